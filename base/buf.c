@@ -1,0 +1,120 @@
+#include "base/buf.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static void *or_abort(void *p, size_t size)
+{
+    if (p || size == 0)
+        return p;
+    br_log(BR_ERROR, "out_of_memory", "bytes=%zu", size);
+    abort();
+}
+
+void *br_malloc(size_t size)
+{
+    return or_abort(malloc(size), size);
+}
+
+void *br_calloc(size_t count, size_t size)
+{
+    return or_abort(calloc(count, size), count * size);
+}
+
+void *br_realloc(void *old, size_t size)
+{
+    return or_abort(realloc(old, size), size);
+}
+
+char *br_strdup(const char *text)
+{
+    return or_abort(strdup(text), 1);
+}
+
+void br_buf_free(struct br_buf *buf)
+{
+    free(buf->data);
+    *buf = (struct br_buf){0};
+}
+
+void br_buf_clear(struct br_buf *buf)
+{
+    buf->len = 0;
+    if (buf->data)
+        buf->data[0] = 0;
+}
+
+void br_buf_reserve(struct br_buf *buf, size_t extra)
+{
+    size_t need = buf->len + extra + 1;
+    if (need <= buf->cap)
+        return;
+    buf->cap = need < 64 ? 64 : need + need / 2;
+    buf->data = br_realloc(buf->data, buf->cap);
+}
+
+void br_buf_add(struct br_buf *buf, const void *data, size_t len)
+{
+    br_buf_reserve(buf, len);
+    if (len)
+        memcpy(buf->data + buf->len, data, len);
+    buf->len += len;
+    buf->data[buf->len] = 0;
+}
+
+void br_buf_puts(struct br_buf *buf, const char *text)
+{
+    br_buf_add(buf, text, strlen(text));
+}
+
+void br_buf_printf(struct br_buf *buf, const char *fmt, ...)
+{
+    va_list ap;
+    int n;
+    va_start(ap, fmt);
+    n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return;
+    br_buf_reserve(buf, (size_t)n);
+    va_start(ap, fmt);
+    vsnprintf(buf->data + buf->len, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    buf->len += (size_t)n;
+}
+
+void br_buf_consume(struct br_buf *buf, size_t n)
+{
+    if (n >= buf->len) {
+        br_buf_clear(buf);
+        return;
+    }
+    memmove(buf->data, buf->data + n, buf->len - n + 1);
+    buf->len -= n;
+}
+
+int br_buf_read_file(struct br_buf *buf, const char *path, size_t max)
+{
+    char chunk[16384];
+    size_t n;
+    int rc = 0;
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return -1;
+    while (rc == 0 && (n = fread(chunk, 1, sizeof chunk, f)) > 0) {
+        br_buf_add(buf, chunk, n);
+        if (buf->len > max) {
+            errno = EFBIG;
+            rc = -1;
+        }
+    }
+    if (ferror(f)) /* a folder opens but cannot be read */
+        rc = -1;
+    fclose(f);
+    return rc;
+}

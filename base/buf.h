@@ -1,0 +1,30 @@
+/* A growable byte buffer, always NUL-terminated so that it can be printed. Growth failure aborts the process: sizes
+ * are bounded by the callers' limits long before memory runs out. */
+#ifndef BRIAREUS_BASE_BUF_H
+#define BRIAREUS_BASE_BUF_H
+
+#include <stddef.h>
+
+struct br_buf {
+    char *data; /* owned; NULL until first use */
+    size_t len, cap;
+};
+
+void br_buf_free(struct br_buf *buf);
+void br_buf_clear(struct br_buf *buf);
+void br_buf_reserve(struct br_buf *buf, size_t extra);
+void br_buf_add(struct br_buf *buf, const void *data, size_t len);
+void br_buf_puts(struct br_buf *buf, const char *text);
+void br_buf_printf(struct br_buf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Drops the first n bytes. */
+void br_buf_consume(struct br_buf *buf, size_t n);
+/* Reads a whole file of at most max bytes; -1 and errno (EFBIG if larger). */
+int br_buf_read_file(struct br_buf *buf, const char *path, size_t max);
+
+/* malloc family that aborts with a message instead of returning NULL. */
+void *br_malloc(size_t size);
+void *br_calloc(size_t count, size_t size);
+void *br_realloc(void *old, size_t size);
+char *br_strdup(const char *text);
+
+#endif

@@ -1,0 +1,21 @@
+# Third-party libraries, all from Debian 12 packages (see deploy/install-deps.sh).
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+pkg_check_modules(UV REQUIRED IMPORTED_TARGET libuv)
+pkg_check_modules(PROTOBUFC REQUIRED IMPORTED_TARGET libprotobuf-c)
+pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(CYAML REQUIRED IMPORTED_TARGET libcyaml)
+pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
+pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+find_program(PROTOC_C protoc-c REQUIRED)
+
+# llhttp ships as C sources in Debian's node-llhttp; its own warnings are not ours to fix.
+set(LLHTTP_DIR /usr/share/llhttp CACHE PATH "folder with llhttp's C sources")
+set(LLHTTP_INCLUDE /usr/share/include/llhttp CACHE PATH "folder with llhttp.h")
+add_library(llhttp STATIC ${LLHTTP_DIR}/api.c ${LLHTTP_DIR}/http.c ${LLHTTP_DIR}/llhttp.c)
+target_include_directories(llhttp SYSTEM PUBLIC ${LLHTTP_INCLUDE})
+target_compile_options(llhttp PRIVATE -w -O2)

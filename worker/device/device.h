@@ -1,0 +1,55 @@
+/* What one engine computes on. A table of functions, picked once; the CPU implements it with an arena apart from host
+ * memory, threads as streams and a link whose rate can be capped, so that loads, swaps and overlap are real.
+ *
+ * Streams run their work in order; different streams run at the same time. Every call that starts work may be followed
+ * by event_record on its stream; event_wait makes one stream wait for another. */
+#ifndef BRIAREUS_WORKER_DEVICE_DEVICE_H
+#define BRIAREUS_WORKER_DEVICE_DEVICE_H
+
+#include "worker/weights/layout.h"
+
+typedef uint64_t br_devptr; /* an address in device memory; 0: none */
+
+struct br_stream;
+struct br_event;
+struct br_device;
+
+enum br_copy { BR_COPY_H2D, BR_COPY_D2H, BR_COPY_D2D };
+
+struct br_device_config {
+    uint64_t memory_bytes;     /* reserved once, at creation */
+    uint32_t threads;          /* cpu: compute threads, 1.. */
+    uint64_t link_bytes_per_s; /* host<->device rate a direction; 0: as fast as it goes */
+    const char *isa;           /* cpu: NULL best, or "generic", "avx2", "avx512" */
+};
+
+struct br_kernels; /* worker/device/kernels.h: the step kernels, enqueued on a stream */
+
+struct br_device_ops {
+    const char *kind; /* "cpu", "cuda", "sim" */
+    void (*destroy)(struct br_device *dev);
+    int (*stream_create)(struct br_device *dev, struct br_stream **out, struct br_err *err);
+    void (*stream_destroy)(struct br_stream *stream); /* waits for its work */
+    int (*event_create)(struct br_device *dev, struct br_event **out, struct br_err *err);
+    void (*event_destroy)(struct br_event *event);
+    /* Marks the point that the stream has reached; an event may be recorded again and again. */
+    void (*event_record)(struct br_event *event, struct br_stream *stream);
+    bool (*event_done)(const struct br_event *event); /* an event never recorded is done */
+    void (*event_sync)(struct br_event *event);       /* blocks the caller */
+    void (*event_wait)(struct br_stream *stream, struct br_event *event);
+    /* Starts a copy; host memory must stay valid until an event after it is done. H2D and D2H share nothing: the link
+     * is full duplex, each direction capped at link_bytes_per_s over all streams. */
+    void (*copy)(struct br_stream *stream, enum br_copy kind, void *dst, const void *src, uint64_t bytes);
+};
+
+struct br_device {
+    const struct br_device_ops *ops;
+    const struct br_kernels *kernels;
+    struct br_device_config config;
+    br_devptr memory;         /* base of the reservation, 2 MiB aligned */
+    char numeric_profile[64]; /* e.g. "cpu-avx512bf16-1": same profile, weights and ids give the same bits */
+};
+
+int br_device_cpu_create(const struct br_device_config *config, struct br_device **out, struct br_err *err);
+
+#endif

@@ -1,0 +1,48 @@
+/* The device-ready layout of a model's weights: the packer (image.h) writes it, the engine reads it.
+ *
+ * A model is a row of units, each one contiguous extent that is loaded and evicted on its own:
+ *   unit 0          token embedding
+ *   unit 1 + l      layer l
+ *   unit layers+1   final norm and output head
+ * Offsets are relative to the unit's start and 64-byte aligned; vectors (norms, biases) are F32 always.
+ *
+ * A matrix with K inputs and N outputs is stored in panels of 64 output columns, zero-padded:
+ *   BF16: [ceil(N/64)][Kp/2][64][2], Kp = K rounded up to even: two neighbouring inputs of a column side by side, as
+ *         VDPBF16PS wants them
+ *   F32:  [ceil(N/64)][K][64]
+ * qkv: columns are all query heads, then all key heads, then all value heads (N = (heads + 2 kv_heads) head_dim).
+ * gate_up: each panel holds 32 gate columns, then the 32 up columns of the same outputs; the FFN width is padded to a
+ * multiple of 32 with zeros, and down's K is that padded width.
+ * embedding: row-major [vocab][hidden] when the head is its own; when tied it is stored once, in panels (K = hidden,
+ * N = vocab), and the lookup gathers a column. */
+#ifndef BRIAREUS_WORKER_WEIGHTS_LAYOUT_H
+#define BRIAREUS_WORKER_WEIGHTS_LAYOUT_H
+
+#include "cost/shape.h"
+
+enum { BR_PANEL = 64, BR_LAYOUT_VERSION = 1 };
+
+struct br_layer_offsets {
+    uint64_t attn_norm, qkv, qkv_bias, q_norm, k_norm, o, mlp_norm, gate_up, down; /* absent ones: UINT64_MAX */
+    uint64_t bytes;
+};
+
+struct br_model_layout {
+    struct br_model_shape shape;
+    enum br_numeric numeric; /* BF16 or F32, never AUTO */
+    uint32_t units;          /* layers + 2 */
+    uint32_t ffn_padded;
+    uint64_t embed_bytes;
+    struct br_layer_offsets layer; /* the same for every layer */
+    uint64_t final_norm, head;     /* in the last unit; head is UINT64_MAX when tied */
+    uint64_t last_bytes;
+};
+
+void br_model_layout_init(struct br_model_layout *layout, const struct br_model_shape *shape, enum br_numeric numeric);
+uint64_t br_layout_unit_bytes(const struct br_model_layout *layout, uint32_t unit);
+/* Sum over units, each rounded up to 64 bytes. */
+uint64_t br_layout_total_bytes(const struct br_model_layout *layout);
+/* Bytes of a K x N matrix in panels. */
+uint64_t br_panel_bytes(uint64_t k, uint64_t n, enum br_numeric numeric);
+
+#endif

@@ -1,0 +1,101 @@
+/* The half of the scheduler that runs beside the hardware: at every token boundary it picks the slot to run, the step's
+ * rows, and the slot to load next; it chooses victims. Pure: time and events in, actions out; no clock, no I/O, no
+ * globals, no allocation after br_dev_create. The worker and the simulator drive the same code.
+ *
+ * Policies are one file each behind one table (policy.h), chosen by name. Here: `quota-rr`, Aegaeon's weighted round
+ * robin (section 4.3, Algorithm 2): q_i = c / (n_i (alpha - sum 1/n_k)), with the guards c = 0, one batch, and q_i >=
+ * one step. */
+#ifndef BRIAREUS_SCHEDULER_CORE_DEVICE_H
+#define BRIAREUS_SCHEDULER_CORE_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct br_dev;
+
+struct br_dev_config {
+    const char *policy; /* "quota-rr" */
+    uint32_t max_slots, max_seqs;
+    uint32_t max_batch;       /* sequences in one step */
+    uint32_t max_step_tokens; /* rows in one step: decodes first, the rest for prompt chunks */
+    uint32_t prefill_chunk;   /* longest chunk of one sequence in a step */
+    double quota_max_s;       /* Q_MAX, 4 s */
+    bool switch_every_step;   /* tests: another slot after every step that runs */
+};
+
+enum br_dev_event_kind {
+    BR_DEV_SLOT_ADD,    /* slot, step_s, load_s, tbt_s: a model that this device may run */
+    BR_DEV_SLOT_REMOVE, /* slot: its sequences have ended before */
+    BR_DEV_SEQ_ADD,   /* slot, seq, tokens = prompt (and resumed) tokens to prefill, ttft_s, tbt_s, age_s, delivered */
+    BR_DEV_SEQ_END,   /* seq: finished, cancelled or failed */
+    BR_DEV_SEQ_RESET, /* seq: its KV is lost; tokens = tokens to prefill again */
+    BR_DEV_STEP_DONE, /* slot, step_s = how long it took */
+    BR_DEV_SEQ_STEPPED, /* seq, tokens = rows of it that the step ran; `emitted` tokens came out (0 or 1) */
+    BR_DEV_WEIGHTS,     /* slot, bytes resident, bytes in all: after loads and evictions */
+    BR_DEV_KV,          /* seq, kv: where its KV is now */
+    BR_DEV_BOUNDARY,    /* no step is running: decide */
+};
+
+enum br_dev_kv { BR_DEV_KV_NONE, BR_DEV_KV_ON_DEVICE, BR_DEV_KV_ON_HOST, BR_DEV_KV_MOVING };
+
+struct br_dev_event {
+    enum br_dev_event_kind kind;
+    uint32_t slot; /* index < max_slots, chosen by the caller */
+    uint32_t seq;  /* index < max_seqs, chosen by the caller */
+    uint32_t tokens, emitted, delivered;
+    double step_s, load_s, ttft_s, tbt_s, age_s;
+    uint64_t bytes, bytes_all;
+    enum br_dev_kv kv;
+};
+
+enum br_dev_action_kind {
+    BR_DO_STEP,     /* slot: run the items of actions.items now */
+    BR_DO_LOAD,     /* slot: have its weights come in, in order of the actions; the first may be needed at once */
+    BR_DO_SWAP_IN,  /* seq */
+    BR_DO_SWAP_OUT, /* seq */
+};
+
+struct br_dev_action {
+    enum br_dev_action_kind kind;
+    uint32_t slot, seq;
+};
+
+struct br_dev_item {
+    uint32_t seq, tokens; /* rows to run: a chunk of prompt, or 1 */
+    bool last;            /* the last row's logits give a token */
+};
+
+enum { BR_DEV_MAX_ACTIONS = 256, BR_DEV_MAX_ITEMS = 256 };
+
+struct br_dev_actions {
+    uint32_t n_actions, n_items;
+    struct br_dev_action actions[BR_DEV_MAX_ACTIONS];
+    struct br_dev_item items[BR_DEV_MAX_ITEMS]; /* of the one BR_DO_STEP */
+    double wake_s;                              /* decide again at this time even if nothing happens; < 0: no need */
+};
+
+int br_dev_create(const struct br_dev_config *config, struct br_dev **out, struct br_err *err);
+void br_dev_destroy(struct br_dev *dev);
+
+/* now in seconds on any clock that does not go back. Only BR_DEV_BOUNDARY fills actions; others leave them empty. A
+ * slot steps with those of its sequences whose KV is on the device (or that have none yet); for those on the host it
+ * asks for BR_DO_SWAP_IN first and starts with the ones that are in. */
+void br_dev_step(struct br_dev *dev, double now_s, const struct br_dev_event *event, struct br_dev_actions *actions);
+
+/* Victims on a shortage, planned or not. -1: none.
+ * Weights: the slot whose weights are needed latest, never `target` nor the slot whose step runs. KV: the sequence
+ * whose slot's turn comes latest, with its KV on the device, never of `target`; if none is left of other slots, the
+ * youngest of target itself that is not in `keep`. */
+int32_t br_dev_weights_victim(const struct br_dev *dev, uint32_t target);
+int32_t br_dev_kv_victim(const struct br_dev *dev, uint32_t target, uint32_t keep);
+
+/* The slot that will run after the present one, to be prefetched; -1: none. */
+int32_t br_dev_next_slot(const struct br_dev *dev);
+double br_dev_quota_s(const struct br_dev *dev, uint32_t slot); /* of the present round, for tests and metrics */
+
+/* 0 or BR_ECORRUPT: every sequence in one list, counters right. */
+int br_dev_check(const struct br_dev *dev, struct br_err *err);
+
+#endif

@@ -1,0 +1,72 @@
+/* The OpenAI-compatible HTTP server: requests in, sequences to the backend, tokens back as JSON or SSE.
+ *
+ * It knows HTTP, JSON, tokenizers and chat templates; not queues, devices or workers: those stand behind the backend
+ * table. One libuv loop; tokenising of long prompts runs on libuv's thread pool. */
+#ifndef BRIAREUS_SCHEDULER_GATEWAY_GATEWAY_H
+#define BRIAREUS_SCHEDULER_GATEWAY_GATEWAY_H
+
+#include <uv.h>
+
+#include "proto/seq.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+struct br_gateway;
+struct br_gateway_call; /* one client request with its sequences (n choices x prompts) */
+
+struct br_gateway_model {
+    const char *name;
+    const struct br_tokenizer *tokenizer; /* borrowed, lives as long as the gateway */
+    bool has_chat;
+    struct br_chat_template chat; /* see text/chat.h; has_chat false: chat completions are refused with a clear 400 */
+    uint32_t max_context;         /* positions: prompt + output */
+    uint32_t vocab;
+    int64_t created_s;
+    double ttft_s, tbt_s; /* SLO */
+    /* generation_config.json's sampling defaults are not applied (as vllm --generation-config none). */
+};
+
+struct br_gateway_config {
+    const char *host;
+    int port; /* 0: any; see br_gateway_port */
+    uint32_t max_connections;
+    uint32_t max_header_bytes, max_body_bytes;
+    uint32_t max_choices;       /* n x prompts of one request */
+    uint32_t header_timeout_ms; /* slow clients: whole head and body within this */
+    uint32_t idle_timeout_ms;   /* keep-alive */
+    uint64_t max_out_bytes;     /* waiting for one client that does not read; more: its sequences are cancelled */
+};
+
+struct br_gateway_backend {
+    void *ctx;
+    /* Looks a model up by name; NULL: 404. */
+    const struct br_gateway_model *(*model)(void *ctx, const char *name);
+    uint32_t (*n_models)(void *ctx);
+    const struct br_gateway_model *(*model_at)(void *ctx, uint32_t i);
+    /* Why a known model cannot be served now (no device has it, failed to load); NULL: it can. */
+    const char *(*model_trouble)(void *ctx, const struct br_gateway_model *model);
+    /* The sequences of one call (specs are borrowed during the call; ids are set). Exactly one of br_gateway_accepted
+     * or br_gateway_refused follows, at once or later; then tokens. */
+    void (*submit)(void *ctx, struct br_gateway_call *call, const struct br_seq_spec *specs, uint32_t n);
+    /* The client is gone or its stop string was met: nobody waits for this sequence. No tokens may come afterwards. */
+    void (*cancel)(void *ctx, struct br_gateway_call *call, uint64_t seq);
+    bool (*healthy)(void *ctx, const char **why);
+};
+
+int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,
+                     struct br_gateway **out, struct br_err *err);
+/* Stops listening, ends open calls with 503 or an SSE error, frees. */
+void br_gateway_stop(struct br_gateway *gateway);
+int br_gateway_port(const struct br_gateway *gateway);
+
+/* What the backend says of a call. All from the loop's thread. A call that the client has left is NULLed by cancel: the
+ * backend must not use it afterwards. */
+void br_gateway_accepted(struct br_gateway_call *call);
+/* status 429 or 503 (with Retry-After) or 500; message for the client. The call is gone afterwards. */
+void br_gateway_refused(struct br_gateway_call *call, int status, double retry_after_s, const char *message);
+/* n tokens of one sequence, in order, each once; with end other than BR_END_NONE these are the last. When every
+ * sequence of the call has ended, the answer is completed and the call is gone. */
+void br_gateway_tokens(struct br_gateway_call *call, uint64_t seq, const struct br_token *tokens, uint32_t n,
+                       enum br_end end, const char *error);
+
+#endif

@@ -1,0 +1,163 @@
+/* Shapes and sequences: open, extend, drop, close. */
+#include <assert.h>
+
+#include "kvcache/books.h"
+
+static int shape_check(const struct br_kv *kv, uint64_t block_bytes, struct br_err *err)
+{
+    uint64_t per_slab = block_bytes ? kv->config.slab_bytes / block_bytes : 0, most;
+    uint32_t device = kv->tiers[KV_DEVICE].pool.n_slabs, host = kv->tiers[KV_HOST].pool.n_slabs;
+    if (block_bytes < BR_KV_TOKENS || per_slab == 0)
+        return br_err_set(err, BR_EINVAL,
+                          "kvcache: a block of %llu bytes (%d tokens) does not fit a slab of %llu bytes",
+                          (unsigned long long)block_bytes, BR_KV_TOKENS, (unsigned long long)kv->config.slab_bytes);
+    most = per_slab * (device > host ? device : host);
+    if (per_slab > POOL_SLAB_BLOCKS || most > UINT32_MAX)
+        return br_err_set(err, BR_ENOTSUP,
+                          "kvcache: blocks of %llu bytes make %llu in a slab (most %d) and %llu in a region: use "
+                          "smaller slabs or regions",
+                          (unsigned long long)block_bytes, (unsigned long long)per_slab, POOL_SLAB_BLOCKS,
+                          (unsigned long long)most);
+    return 0;
+}
+
+int br_kv_shape_add(struct br_kv *kv, uint64_t block_bytes, uint32_t *shape, struct br_err *err)
+{
+    int rc = shape_check(kv, block_bytes, err);
+    if (rc)
+        return rc;
+    for (*shape = 0; *shape < kv->n_shapes; ++*shape)
+        if (kv->block_bytes[*shape] == block_bytes)
+            return 0;
+    if (kv->n_shapes == kv->config.max_shapes)
+        return br_err_set(err, BR_ENOMEM, "kvcache: all %u shapes are taken; raise max_shapes", kv->config.max_shapes);
+    kv->block_bytes[kv->n_shapes] = block_bytes;
+    for (int tier = 0; tier < KV_TIERS; tier++)
+        pool_shape_init(&kv->tiers[tier].pool, kv->n_shapes, (uint32_t)(kv->config.slab_bytes / block_bytes));
+    kv->n_shapes++;
+    return 0;
+}
+
+int br_kv_open(struct br_kv *kv, uint32_t shape, int32_t *seq, struct br_err *err)
+{
+    assert(shape < kv->n_shapes);
+    if (kv->free_seq == BR_KV_NONE)
+        return br_err_set(err, BR_ENOMEM, "kvcache: all %u sequences are open (those closed in flight count)",
+                          kv->config.max_seqs);
+    *seq = kv->free_seq;
+    kv->free_seq = kv->seqs[*seq].next;
+    kv->seqs[*seq] = (struct kv_seq){.life = KV_OPEN, .where = BR_KV_EMPTY, .shape = shape, .next = BR_KV_NONE};
+    kv->n_open++;
+    return 0;
+}
+
+void kv_seq_release(struct br_kv *kv, int32_t seq)
+{
+    kv->seqs[seq] = (struct kv_seq){.life = KV_FREE, .next = kv->free_seq};
+    kv->free_seq = seq;
+    kv->n_open--;
+}
+
+void kv_take(struct br_kv *kv, enum kv_tier tier, int32_t seq, uint32_t from, uint32_t to)
+{
+    uint32_t *table = kv_table(kv, tier, seq);
+    for (uint32_t i = from; i < to; i++)
+        table[i] = pool_take(&kv->tiers[tier].pool, kv->seqs[seq].shape);
+}
+
+void kv_give(struct br_kv *kv, enum kv_tier tier, int32_t seq)
+{
+    const uint32_t *table = kv_table(kv, tier, seq);
+    for (uint32_t i = kv->seqs[seq].n_blocks; i-- > 0;)
+        pool_give(&kv->tiers[tier].pool, kv->seqs[seq].shape, table[i]);
+}
+
+static const struct kv_seq *open_seq(const struct br_kv *kv, int32_t seq)
+{
+    assert(seq >= 0 && (uint32_t)seq < kv->config.max_seqs && kv->seqs[seq].life == KV_OPEN);
+    return &kv->seqs[seq];
+}
+
+void br_kv_drop(struct br_kv *kv, int32_t seq)
+{
+    struct kv_seq *s = &kv->seqs[seq];
+    enum kv_tier tier = s->where == BR_KV_HOST ? KV_HOST : KV_DEVICE;
+    (void)open_seq(kv, seq);
+    assert(s->where == BR_KV_EMPTY || s->where == BR_KV_DEVICE || s->where == BR_KV_HOST);
+    kv_give(kv, tier, seq);
+    kv->tiers[tier].bytes_owned -= kv_seq_bytes(kv, s);
+    s->n_blocks = 0;
+    s->where = BR_KV_EMPTY;
+}
+
+void br_kv_close(struct br_kv *kv, int32_t seq)
+{
+    struct kv_seq *s = &kv->seqs[seq];
+    (void)open_seq(kv, seq);
+    if (s->where == BR_KV_GOING_OUT || s->where == BR_KV_COMING_IN) {
+        s->life = KV_CLOSING;
+        return;
+    }
+    br_kv_drop(kv, seq);
+    kv_seq_release(kv, seq);
+}
+
+static uint64_t blocks_for(uint32_t tokens)
+{
+    return ((uint64_t)tokens + BR_KV_TOKENS - 1) / BR_KV_TOKENS;
+}
+
+int br_kv_extend(struct br_kv *kv, int32_t seq, uint32_t tokens, struct br_err *err)
+{
+    struct kv_seq *s = &kv->seqs[seq];
+    uint64_t want = blocks_for(tokens), free = pool_available(&kv->tiers[KV_DEVICE].pool, s->shape);
+    (void)open_seq(kv, seq);
+    assert(s->where == BR_KV_EMPTY || s->where == BR_KV_DEVICE);
+    if (want <= s->n_blocks)
+        return 0;
+    if (want > kv->config.max_blocks_per_seq)
+        return br_err_set(err, BR_EINVAL, "kvcache: %u tokens need %llu blocks, a sequence has at most %u", tokens,
+                          (unsigned long long)want, kv->config.max_blocks_per_seq);
+    if (want - s->n_blocks > free)
+        return br_err_set(err, BR_ENOMEM, "kvcache: %llu more blocks of %llu bytes wanted on the device, %llu free",
+                          (unsigned long long)(want - s->n_blocks), (unsigned long long)kv->block_bytes[s->shape],
+                          (unsigned long long)free);
+    kv_take(kv, KV_DEVICE, seq, s->n_blocks, (uint32_t)want);
+    kv->tiers[KV_DEVICE].bytes_owned += (want - s->n_blocks) * kv->block_bytes[s->shape];
+    s->n_blocks = (uint32_t)want;
+    s->where = BR_KV_DEVICE;
+    return 0;
+}
+
+bool br_kv_can_extend(const struct br_kv *kv, int32_t seq, uint32_t tokens)
+{
+    const struct kv_seq *s = open_seq(kv, seq);
+    uint64_t want = blocks_for(tokens);
+    if (s->where != BR_KV_EMPTY && s->where != BR_KV_DEVICE)
+        return false;
+    return want <= s->n_blocks || (want <= kv->config.max_blocks_per_seq &&
+                                   want - s->n_blocks <= pool_available(&kv->tiers[KV_DEVICE].pool, s->shape));
+}
+
+enum br_kv_where br_kv_where(const struct br_kv *kv, int32_t seq)
+{
+    return open_seq(kv, seq)->where;
+}
+
+uint32_t br_kv_blocks(const struct br_kv *kv, int32_t seq)
+{
+    return open_seq(kv, seq)->n_blocks;
+}
+
+uint64_t br_kv_block_offset(const struct br_kv *kv, int32_t seq, uint32_t i)
+{
+    const struct kv_seq *s = open_seq(kv, seq);
+    assert(i < s->n_blocks && (s->where == BR_KV_DEVICE || s->where == BR_KV_COMING_IN));
+    return kv_offset(kv, KV_DEVICE, s->shape, kv_table(kv, KV_DEVICE, seq)[i]);
+}
+
+uint64_t br_kv_device_blocks_free(const struct br_kv *kv, uint32_t shape)
+{
+    assert(shape < kv->n_shapes);
+    return pool_available(&kv->tiers[KV_DEVICE].pool, shape);
+}

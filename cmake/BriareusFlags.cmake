@@ -4,7 +4,7 @@ target_compile_definitions(briareus_flags INTERFACE _GNU_SOURCE)
 target_include_directories(briareus_flags INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(briareus_flags INTERFACE
   -Wall -Wextra -Wshadow -Wvla -Wconversion -Wno-sign-conversion -Wstrict-prototypes -Wmissing-prototypes
-  -Wpointer-arith -Wwrite-strings -Wformat=2 -Werror
+  -Wpointer-arith -Wformat=2 -Werror
   -fno-omit-frame-pointer -fno-math-errno -ffp-contract=off)
 # -ffp-contract=off: exact mode needs one fixed rounding of every expression; kernels ask for fma by name.
 

@@ -7,7 +7,7 @@ packages=(
   build-essential cmake ninja-build pkg-config git
   clang clang-format libclang-rt-14-dev
   libuv1-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libhiredis-dev redis-server node-llhttp
-  libjansson-dev libcyaml-dev libyaml-dev libpcre2-dev libutf8proc-dev libxxhash-dev libssl-dev libcmocka-dev
+  libjansson-dev libyaml-dev libpcre2-dev libutf8proc-dev libxxhash-dev libssl-dev libcmocka-dev
   nodejs npm curl jq python3
 )
 

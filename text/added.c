@@ -91,12 +91,6 @@ static const struct br_added_token *longest_at(const struct br_added_iter *iter,
     return best;
 }
 
-static bool is_space(int32_t c)
-{
-    return (c >= 0x09 && c <= 0x0D) || c == 0x85 ||
-           (c >= 0x20 && utf8proc_category(c) >= UTF8PROC_CATEGORY_ZS && utf8proc_category(c) <= UTF8PROC_CATEGORY_ZP);
-}
-
 /* \w of Unicode's regular expressions (UTS #18 annex C). */
 static bool is_word(int32_t c)
 {
@@ -129,9 +123,11 @@ static void take_spaces(const struct br_added_iter *iter, struct br_added_piece 
 {
     size_t start;
     int len;
-    while (piece->token->lstrip && piece->from > iter->done && is_space(char_before(iter->text, piece->from, &start)))
+    while (piece->token->lstrip && piece->from > iter->done &&
+           br_char_is_space(char_before(iter->text, piece->from, &start)))
         piece->from = start;
-    while (piece->token->rstrip && piece->to < iter->len && is_space(br_utf8_decode(iter->text + piece->to, &len)))
+    while (piece->token->rstrip && piece->to < iter->len &&
+           br_char_is_space(br_utf8_decode(iter->text + piece->to, &len)))
         piece->to += (size_t)len;
 }
 

@@ -125,16 +125,10 @@ static int apply_replace(const struct br_normalizer_step *step, const char *text
     return 0;
 }
 
-static bool is_space(int32_t c)
-{
-    return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
 static void apply_strip(const struct br_normalizer_step *step, const char **text, size_t *len)
 {
     int n;
-    while (step->left && *len > 0 && is_space(br_utf8_decode(*text, &n))) {
+    while (step->left && *len > 0 && br_char_is_space(br_utf8_decode(*text, &n))) {
         *text += n;
         *len -= (size_t)n;
     }
@@ -142,7 +136,7 @@ static void apply_strip(const struct br_normalizer_step *step, const char **text
         size_t start = *len - 1;
         while (start > 0 && !br_utf8_is_start((*text)[start]))
             start--;
-        if (!is_space(br_utf8_decode(*text + start, &n)))
+        if (!br_char_is_space(br_utf8_decode(*text + start, &n)))
             break;
         *len = start;
     }

@@ -87,3 +87,9 @@ void br_utf8_lossy(struct br_buf *out, const char *text, size_t n)
         i = step == 0 ? n : i + (size_t)-step;
     }
 }
+
+bool br_char_is_space(int32_t c)
+{
+    return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+           (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}

@@ -24,6 +24,9 @@ int32_t br_utf8_decode(const char *text, int *len);
 /* Appends text with ill-formed parts replaced. */
 void br_utf8_lossy(struct br_buf *out, const char *text, size_t n);
 
+/* Unicode's White_Space. */
+bool br_char_is_space(int32_t c);
+
 static inline bool br_utf8_is_start(char byte)
 {
     return ((unsigned char)byte & 0xC0) != 0x80;

@@ -1,0 +1,160 @@
+#include "scheduler/models.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cost/shape.h"
+
+struct model {
+    struct br_gateway_model view;
+    char name[BR_MAX_MODEL_NAME];
+    struct br_tokenizer *tokenizer; /* owned */
+    char folder_trouble[512], device_trouble[512];
+};
+
+struct br_models {
+    struct model *list;
+    uint32_t n;
+};
+
+int br_model_arg_split(const char *arg, char *name, const char **dir, struct br_err *err)
+{
+    const char *equals = strchr(arg, '='), *begin = arg;
+    size_t len;
+    *dir = equals ? equals + 1 : arg;
+    if (equals) {
+        len = (size_t)(equals - arg);
+    } else { /* the folder's last part */
+        len = strlen(arg);
+        while (len > 0 && arg[len - 1] == '/')
+            len--;
+        begin = arg + len;
+        while (begin > arg && begin[-1] != '/')
+            begin--;
+        len = (size_t)(arg + len - begin);
+    }
+    if (len == 0 || len >= BR_MAX_MODEL_NAME || !**dir)
+        return br_err_set(err, BR_EINVAL, "model: '%s' is not NAME=DIR with a name of 1 to %d bytes", arg,
+                          BR_MAX_MODEL_NAME - 1);
+    memcpy(name, begin, len);
+    name[len] = 0;
+    return 0;
+}
+
+static int load_chat(struct model *m, const char *dir, const char *override, struct br_err *err)
+{
+    char path[4096];
+    struct br_buf jinja = {0};
+    int rc;
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", dir);
+    rc = br_chat_template_from_config(path, &jinja, err);
+    if (rc && rc != BR_ENOENT) {
+        br_buf_free(&jinja);
+        return rc;
+    }
+    if (rc == BR_ENOENT && !override) { /* a base model: completions only */
+        br_buf_free(&jinja);
+        return 0;
+    }
+    rc = br_chat_detect(rc ? NULL : jinja.data, override, &m->view.chat, err);
+    m->view.has_chat = rc == 0;
+    br_buf_free(&jinja);
+    return rc;
+}
+
+static int load_folder(struct model *m, const char *dir, const struct br_models_config *c, struct br_err *err)
+{
+    struct br_model_shape shape;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tokenizer.json", dir);
+    if (br_model_shape_load(dir, &shape, err) || br_tokenizer_load(path, &m->tokenizer, err) ||
+        load_chat(m, dir, c->chat_template, err))
+        return err->code;
+    m->view.tokenizer = m->tokenizer;
+    m->view.max_context = shape.max_positions;
+    if (c->max_model_len && c->max_model_len < m->view.max_context)
+        m->view.max_context = c->max_model_len;
+    m->view.vocab = shape.vocab;
+    return 0;
+}
+
+static int add_model(struct br_models *models, const char *arg, const struct br_models_config *c, struct br_err *err)
+{
+    struct model *m = &models->list[models->n];
+    const char *dir;
+    if (br_model_arg_split(arg, m->name, &dir, err))
+        return err->code;
+    if (br_models_index(models, m->name) >= 0)
+        return br_err_set(err, BR_EINVAL, "model: '%s' is named twice", m->name);
+    models->n++;
+    m->view.name = m->name;
+    m->view.created_s = br_wall_ns() / BR_NS_PER_S;
+    m->view.ttft_s = c->ttft_s;
+    m->view.tbt_s = c->tbt_s;
+    if (load_folder(m, dir, c, err)) {
+        snprintf(m->folder_trouble, sizeof m->folder_trouble, "%s", err->msg);
+        br_log(BR_ERROR, "model_unusable", "model=%s dir=%s why=%s", m->name, dir, BR_Q(err->msg));
+    }
+    return 0;
+}
+
+int br_models_create(const struct br_models_config *config, struct br_models **out, struct br_err *err)
+{
+    struct br_models *models;
+    if (config->models->n == 0)
+        return br_err_set(err, BR_EINVAL, "no model given: --model NAME=DIR, once for each");
+    models = br_calloc(1, sizeof *models);
+    models->list = br_calloc(config->models->n, sizeof *models->list);
+    for (uint32_t i = 0; i < config->models->n; i++)
+        if (add_model(models, config->models->items[i], config, err)) {
+            br_models_destroy(models);
+            return err->code;
+        }
+    *out = models;
+    return 0;
+}
+
+void br_models_destroy(struct br_models *models)
+{
+    if (!models)
+        return;
+    for (uint32_t i = 0; i < models->n; i++)
+        br_tokenizer_free(models->list[i].tokenizer);
+    free(models->list);
+    free(models);
+}
+
+uint32_t br_models_count(const struct br_models *models)
+{
+    return models->n;
+}
+
+int br_models_index(const struct br_models *models, const char *name)
+{
+    for (uint32_t i = 0; i < models->n; i++)
+        if (strcmp(models->list[i].name, name) == 0)
+            return (int)i;
+    return -1;
+}
+
+const struct br_gateway_model *br_models_at(const struct br_models *models, uint32_t index)
+{
+    return &models->list[index].view;
+}
+
+const char *br_models_trouble(const struct br_models *models, uint32_t index)
+{
+    const struct model *m = &models->list[index];
+    if (m->folder_trouble[0])
+        return m->folder_trouble;
+    return m->device_trouble[0] ? m->device_trouble : NULL;
+}
+
+void br_models_set_trouble(struct br_models *models, uint32_t index, const char *why)
+{
+    struct model *m = &models->list[index];
+    snprintf(m->device_trouble, sizeof m->device_trouble, "%s", why ? why : "");
+}

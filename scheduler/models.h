@@ -1,0 +1,33 @@
+/* The models that the scheduler speaks for: tokenizer, chat format and limits of each, from its folder. Weights are the
+ * workers' business. A model whose folder cannot be read stays in the catalogue with its trouble, so that clients hear
+ * why; the others go on serving. */
+#ifndef BRIAREUS_SCHEDULER_MODELS_H
+#define BRIAREUS_SCHEDULER_MODELS_H
+
+#include "base/options.h"
+#include "scheduler/gateway/gateway.h"
+
+struct br_models;
+
+struct br_models_config {
+    const struct br_option_list *models; /* NAME=DIR each */
+    const char *chat_template;           /* by name, for models whose own is not known; NULL: none */
+    uint32_t max_model_len;              /* 0: each model's own */
+    double ttft_s, tbt_s;
+};
+
+/* Errors: a malformed NAME=DIR, a name twice, no models. */
+int br_models_create(const struct br_models_config *config, struct br_models **out, struct br_err *err);
+void br_models_destroy(struct br_models *models);
+uint32_t br_models_count(const struct br_models *models);
+int br_models_index(const struct br_models *models, const char *name); /* -1: unknown */
+const struct br_gateway_model *br_models_at(const struct br_models *models, uint32_t index);
+/* Why it cannot be served; NULL: nothing known against it. */
+const char *br_models_trouble(const struct br_models *models, uint32_t index);
+/* What a device said; trouble of the folder itself stays. */
+void br_models_set_trouble(struct br_models *models, uint32_t index, const char *why);
+
+/* Splits NAME=DIR (or DIR alone: its last part is the name). name: at least BR_MAX_MODEL_NAME bytes. */
+int br_model_arg_split(const char *arg, char *name, const char **dir, struct br_err *err);
+
+#endif

@@ -1,0 +1,188 @@
+#include "scheduler/scheduler.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "scheduler/service.h"
+
+struct daemon {
+    const struct br_scheduler_config *config;
+    uv_loop_t loop;
+    uv_signal_t term, interrupt;
+    uv_timer_t retry;
+    struct br_queue *queue;
+    struct br_models *models;
+    struct br_service *service;
+    struct br_link_server *link;
+    struct br_gateway *gateway;
+    bool stopping;
+    int rc;
+    struct br_err *err;
+};
+
+/* "unix:/path" or "tcp:host:port" into its parts; host is the caller's buffer. */
+static int redis_address(const char *address, struct br_queue_redis_config *out, char host[256], struct br_err *err)
+{
+    const char *colon;
+    if (strncmp(address, "unix:", 5) == 0 && address[5]) {
+        out->unix_path = address + 5;
+        return 0;
+    }
+    colon = strrchr(address, ':');
+    if (strncmp(address, "tcp:", 4) != 0 || !colon || colon == address + 3 || colon - address - 4 >= 256)
+        return br_err_set(err, BR_EINVAL, "redis: '%s' is neither unix:/path nor tcp:host:port", address);
+    snprintf(host, 256, "%.*s", (int)(colon - address - 4), address + 4);
+    out->host = host;
+    out->port = atoi(colon + 1);
+    if (out->port <= 0 || out->port > 65535)
+        return br_err_set(err, BR_EINVAL, "redis: '%s' has no port from 1 to 65535", address);
+    return 0;
+}
+
+static int open_queue(struct daemon *d, struct br_err *err)
+{
+    const struct br_scheduler_config *c = d->config;
+    char host[256];
+    struct br_queue_redis_config redis = {.prefix = c->redis_prefix,
+                                          .group_commit_us = (uint32_t)(c->group_commit_s * 1e6),
+                                          .finished_ttl_s = 3600,
+                                          .max_pending = 4 * c->max_unfinished + 1024,
+                                          .timeout_ms = 10000};
+    if (redis_address(c->redis, &redis, host, err))
+        return err->code;
+    return br_queue_redis_create(&d->loop, &redis, &d->queue, err);
+}
+
+static void daemon_stop(struct daemon *d)
+{
+    if (d->stopping)
+        return;
+    d->stopping = true;
+    if (d->gateway)
+        br_gateway_stop(d->gateway);
+    if (d->link)
+        br_link_server_stop(d->link);
+    if (d->service)
+        br_service_close(d->service);
+    if (d->queue)
+        d->queue->ops->destroy(d->queue);
+    uv_close((uv_handle_t *)&d->term, NULL);
+    uv_close((uv_handle_t *)&d->interrupt, NULL);
+    uv_close((uv_handle_t *)&d->retry, NULL);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    br_log(BR_INFO, "stopping", "signal=%d", signum);
+    daemon_stop(handle->data);
+}
+
+static int start_link(struct daemon *d)
+{
+    struct br_link_limits limits = {.max_peers = d->config->max_devices + 16,
+                                    .max_out_bytes = 256u << 20,
+                                    .register_ms = 5000,
+                                    .silence_ms = 15000,
+                                    .token = d->config->worker_token};
+    struct br_link_server_cb cb = br_service_link(d->service);
+    return br_link_server_start(&d->loop, d->config->worker_address, &limits, &cb, &d->link, d->err);
+}
+
+static int start_gateway(struct daemon *d)
+{
+    const struct br_scheduler_config *c = d->config;
+    struct br_gateway_config gateway = {.host = c->host,
+                                        .port = (int)c->port,
+                                        .max_connections = c->max_connections,
+                                        .max_header_bytes = 16384,
+                                        .max_body_bytes = (uint32_t)c->max_body_bytes,
+                                        .max_choices = c->max_choices,
+                                        .header_timeout_ms = (uint32_t)(c->request_timeout_s * 1000),
+                                        .idle_timeout_ms = (uint32_t)(c->idle_timeout_s * 1000),
+                                        .max_out_bytes = c->max_out_bytes};
+    struct br_gateway_backend backend = br_service_backend(d->service);
+    return br_gateway_start(&d->loop, &gateway, &backend, &d->gateway, d->err);
+}
+
+static void tell_ready(struct daemon *d)
+{
+    int port = br_gateway_port(d->gateway);
+    br_log(BR_INFO, "serving", "host=%s port=%d workers=%s", d->config->host, port, d->config->worker_address);
+    if (d->config->ready_fd < 0)
+        return;
+    dprintf(d->config->ready_fd, "%d\n", port);
+    close(d->config->ready_fd);
+}
+
+static void on_retry(uv_timer_t *timer);
+
+static void on_recovered(void *ctx, int rc)
+{
+    struct daemon *d = ctx;
+    if (d->stopping)
+        return;
+    if (rc) {
+        uv_timer_start(&d->retry, on_retry, 500, 0);
+        return;
+    }
+    if ((d->rc = start_link(d)) || (d->rc = start_gateway(d)))
+        daemon_stop(d);
+    else
+        tell_ready(d);
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+    struct daemon *d = timer->data;
+    br_service_recover(d->service, on_recovered, d);
+}
+
+static void daemon_handles(struct daemon *d)
+{
+    uv_signal_init(&d->loop, &d->term);
+    uv_signal_init(&d->loop, &d->interrupt);
+    uv_timer_init(&d->loop, &d->retry);
+    d->term.data = d->interrupt.data = d->retry.data = d;
+    uv_signal_start(&d->term, on_signal, SIGTERM);
+    uv_signal_start(&d->interrupt, on_signal, SIGINT);
+}
+
+static int daemon_open(struct daemon *d, struct br_err *err)
+{
+    const struct br_scheduler_config *c = d->config;
+    struct br_models_config models = {.models = &c->models,
+                                      .chat_template = c->chat_template,
+                                      .max_model_len = c->max_model_len,
+                                      .ttft_s = c->ttft_s,
+                                      .tbt_s = c->tbt_s};
+    struct br_service_config service = {
+        .max_unfinished = c->max_unfinished, .max_devices = c->max_devices, .adopt_s = c->adopt_s};
+    if (br_models_create(&models, &d->models, err) || open_queue(d, err))
+        return err->code;
+    return br_service_create(&d->loop, &service, d->queue, d->models, &d->service, err);
+}
+
+int br_scheduler_run(const struct br_scheduler_config *config, struct br_err *err)
+{
+    struct daemon d = {.config = config, .err = err};
+    int rc;
+    signal(SIGPIPE, SIG_IGN);
+    uv_loop_init(&d.loop);
+    daemon_handles(&d);
+    rc = daemon_open(&d, err);
+    if (rc)
+        daemon_stop(&d);
+    else
+        br_service_recover(d.service, on_recovered, &d);
+    uv_run(&d.loop, UV_RUN_DEFAULT);
+    if (uv_loop_close(&d.loop))
+        br_log(BR_WARN, "loop_busy", "why=%s", BR_Q("handles were still open at the end"));
+    if (d.service)
+        br_service_destroy(d.service);
+    br_models_destroy(d.models);
+    return rc ? rc : d.rc;
+}

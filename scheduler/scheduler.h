@@ -1,0 +1,27 @@
+/* The scheduler daemon: gateway + service + queue + link in one libuv loop. */
+#ifndef BRIAREUS_SCHEDULER_SCHEDULER_H
+#define BRIAREUS_SCHEDULER_SCHEDULER_H
+
+#include "base/options.h"
+
+struct br_scheduler_config {
+    struct br_option_list models; /* NAME=DIR */
+    char *host;
+    uint32_t port;        /* 0: any */
+    char *worker_address; /* "unix:/path" or "tcp:host:port": where workers connect */
+    char *worker_token;   /* shared secret; NULL: none */
+    char *redis;          /* "unix:/path" or "tcp:host:port" */
+    char *redis_prefix;
+    char *chat_template;
+    uint32_t max_model_len;
+    double ttft_s, tbt_s, adopt_s, group_commit_s;
+    uint32_t max_unfinished, max_devices, max_connections, max_choices;
+    uint64_t max_body_bytes, max_out_bytes;
+    double request_timeout_s, idle_timeout_s;
+    int ready_fd; /* the port is written here, as text and a newline, when it serves; -1: nobody asks */
+};
+
+/* Serves until SIGTERM or SIGINT; 0 after a clean stop. */
+int br_scheduler_run(const struct br_scheduler_config *config, struct br_err *err);
+
+#endif

@@ -1,0 +1,56 @@
+/* The scheduler's table of unfinished sequences: found by id, numbered densely for core/fleet. */
+#ifndef BRIAREUS_SCHEDULER_SEQTAB_H
+#define BRIAREUS_SCHEDULER_SEQTAB_H
+
+#include "proto/seq.h"
+
+struct br_gateway_call;
+
+/* A sequence is in exactly one state. ACCEPTING -> WAITING -> (LEASING ->) RUNNING -> ENDING -> gone;
+ * RECOVERED -> RUNNING (adopted) or WAITING; RUNNING -> WAITING when its device is lost. */
+enum sched_state {
+    SCHED_FREE,
+    SCHED_ACCEPTING, /* being stored; the client has heard nothing */
+    SCHED_RECOVERED, /* found in Redis at start; a device may still be running it */
+    SCHED_WAITING,   /* in core/fleet, without a device */
+    SCHED_LEASING,   /* has a device; a new fence is being taken */
+    SCHED_RUNNING,   /* assigned */
+    SCHED_ENDING,    /* over; its last append is under way */
+};
+
+struct sched_seq {
+    enum sched_state state;
+    uint32_t index;
+    uint32_t model; /* index in the catalogue */
+    struct br_seq_spec spec;
+    uint64_t fence;
+    bool fresh;                   /* the fence from acceptance has not been given to a device yet */
+    int32_t device;               /* index, or -1 */
+    struct br_gateway_call *call; /* NULL: nobody waits for its tokens */
+    bool cancel_wanted;           /* the client left while it was being accepted */
+    struct br_token *tokens;      /* owned: [n_tokens] received */
+    uint32_t n_tokens, cap_tokens;
+    uint32_t n_stored, n_delivered;
+    enum br_end end;
+    bool end_stored;
+    char error[256];
+    uint32_t appends, leases; /* under way */
+    bool append_again;
+    int64_t arrived_ns; /* monotonic */
+};
+
+struct seqtab;
+
+struct seqtab *seqtab_create(uint32_t max);
+void seqtab_destroy(struct seqtab *tab);
+/* NULL when full. Takes over *spec. */
+struct sched_seq *seqtab_add(struct seqtab *tab, struct br_seq_spec *spec);
+void seqtab_remove(struct seqtab *tab, struct sched_seq *seq);
+struct sched_seq *seqtab_find(struct seqtab *tab, uint64_t id);
+struct sched_seq *seqtab_at(struct seqtab *tab, uint32_t index); /* NULL when free */
+uint32_t seqtab_count(const struct seqtab *tab);
+uint32_t seqtab_max(const struct seqtab *tab);
+/* Appends tokens [first, first+n) behind those there, skipping known ones; the number of new ones, or -1 on a gap. */
+int64_t seqtab_take_tokens(struct sched_seq *seq, uint32_t first, const struct br_token *tokens, uint32_t n);
+
+#endif

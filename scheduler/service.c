@@ -1,0 +1,110 @@
+#include "scheduler/service.h"
+
+#include <stdlib.h>
+
+#include "scheduler/service_impl.h"
+
+enum { TICK_MS = 50 };
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct br_service *s = timer->data;
+    service_tick_devices(s);
+    service_tick_seqs(s);
+}
+
+int br_service_create(uv_loop_t *loop, const struct br_service_config *config, struct br_queue *queue,
+                      struct br_models *models, struct br_service **out, struct br_err *err)
+{
+    struct br_service *s = br_calloc(1, sizeof *s);
+    /* Recovered sequences are taken whatever their number was allowed to be: room for twice the bound. */
+    uint32_t max_seqs = config->max_unfinished * 2 + 64;
+    struct br_fleet_config fleet = {.max_devices = config->max_devices,
+                                    .max_models = br_models_count(models) + 1,
+                                    .max_seqs = max_seqs,
+                                    .max_unfinished = config->max_unfinished};
+    if (br_fleet_create(&fleet, &s->fleet, err)) {
+        free(s);
+        return err->code;
+    }
+    s->loop = loop;
+    s->config = *config;
+    s->queue = queue;
+    s->models = models;
+    s->actions = br_calloc(1, sizeof *s->actions);
+    s->seqs = seqtab_create(max_seqs);
+    s->devices = br_calloc(config->max_devices, sizeof *s->devices);
+    uv_timer_init(loop, &s->tick);
+    s->tick.data = s;
+    uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
+    *out = s;
+    return 0;
+}
+
+void br_service_close(struct br_service *s)
+{
+    uv_close((uv_handle_t *)&s->tick, NULL);
+}
+
+void br_service_destroy(struct br_service *s)
+{
+    for (uint32_t i = 0; i < s->config.max_devices; i++)
+        free(s->devices[i].serves);
+    free(s->devices);
+    seqtab_destroy(s->seqs);
+    free(s->actions);
+    br_fleet_destroy(s->fleet);
+    free(s);
+}
+
+/* ---- the gateway's questions ---- */
+
+static const struct br_gateway_model *backend_model(void *ctx, const char *name)
+{
+    struct br_service *s = ctx;
+    int index = br_models_index(s->models, name);
+    return index < 0 ? NULL : br_models_at(s->models, (uint32_t)index);
+}
+
+static uint32_t backend_n_models(void *ctx)
+{
+    struct br_service *s = ctx;
+    return br_models_count(s->models);
+}
+
+static const struct br_gateway_model *backend_model_at(void *ctx, uint32_t i)
+{
+    struct br_service *s = ctx;
+    return br_models_at(s->models, i);
+}
+
+static const char *backend_trouble(void *ctx, const struct br_gateway_model *model)
+{
+    struct br_service *s = ctx;
+    uint32_t index = (uint32_t)br_models_index(s->models, model->name);
+    if (!model->tokenizer)
+        return br_models_trouble(s->models, index);
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        if (s->devices[i].in_fleet && s->devices[i].serves[index])
+            return NULL;
+    return br_models_trouble(s->models, index); /* no device yet: it waits in the queue */
+}
+
+static bool backend_healthy(void *ctx, const char **why)
+{
+    struct br_service *s = ctx;
+    *why = "the queue (Redis) does not answer";
+    return s->queue->ops->healthy(s->queue);
+}
+
+struct br_gateway_backend br_service_backend(struct br_service *s)
+{
+    return (struct br_gateway_backend){.ctx = s,
+                                       .model = backend_model,
+                                       .n_models = backend_n_models,
+                                       .model_at = backend_model_at,
+                                       .model_trouble = backend_trouble,
+                                       .submit = service_submit,
+                                       .cancel = service_cancel,
+                                       .healthy = backend_healthy};
+}

@@ -1,0 +1,32 @@
+/* The scheduler's heart on the loop: it joins gateway, queue, core/fleet and link. It owns the life of every sequence;
+ * core/fleet decides, the rest carries out. */
+#ifndef BRIAREUS_SCHEDULER_SERVICE_H
+#define BRIAREUS_SCHEDULER_SERVICE_H
+
+#include "scheduler/gateway/gateway.h"
+#include "scheduler/link/link.h"
+#include "scheduler/models.h"
+#include "scheduler/queue/queue.h"
+
+struct br_service;
+
+struct br_service_config {
+    uint32_t max_unfinished; /* sequences accepted and not ended; more get 429 */
+    uint32_t max_devices;
+    double adopt_s; /* how long a lost device, or one after a restart of the scheduler, may take to come back with its
+                       sequences before they are given to another */
+};
+
+/* queue and models are borrowed. */
+int br_service_create(uv_loop_t *loop, const struct br_service_config *config, struct br_queue *queue,
+                      struct br_models *models, struct br_service **out, struct br_err *err);
+/* Reads every unfinished sequence back, then calls ready. Before that nothing may be submitted. */
+void br_service_recover(struct br_service *service, void (*ready)(void *ctx, int rc), void *ctx);
+void br_service_close(struct br_service *service); /* stops its timer; destroy after the loop has run */
+void br_service_destroy(struct br_service *service);
+
+/* What gateway and link are to be started with. */
+struct br_gateway_backend br_service_backend(struct br_service *service);
+struct br_link_server_cb br_service_link(struct br_service *service);
+
+#endif

@@ -1,0 +1,367 @@
+/* The life of a sequence: accepted, leased, assigned, its tokens stored and delivered, ended. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scheduler/service_impl.h"
+
+/* ---- towards core/fleet ---- */
+
+struct lease_ctx {
+    struct br_service *s;
+    uint64_t id;
+};
+
+static void on_leased(void *ctx, int rc, uint64_t fence)
+{
+    struct lease_ctx *lease = ctx;
+    struct br_service *s = lease->s;
+    struct sched_seq *seq = seqtab_find(s->seqs, lease->id);
+    free(lease);
+    if (!seq)
+        return;
+    if (--seq->leases > 0 || seq->state != SCHED_LEASING)
+        return; /* cancelled, lost its device, or a later lease is under way: only the last fence is good */
+    if (rc == BR_ENOENT) {
+        service_end(s, seq, BR_END_FAILED, "its record is gone from the queue");
+        return;
+    }
+    seq->device = br_fleet_device_of(s->fleet, seq->index);
+    if (rc || seq->device < 0) {
+        /* Redis is away: core/fleet keeps the place, the tick tries again. */
+        seq->state = SCHED_WAITING;
+        seq->append_again = true;
+        return;
+    }
+    seq->fence = fence;
+    seq->state = SCHED_RUNNING;
+    service_send_assign(s, seq);
+}
+
+static void lease(struct br_service *s, struct sched_seq *seq)
+{
+    struct lease_ctx *ctx = br_malloc(sizeof *ctx);
+    *ctx = (struct lease_ctx){s, seq->spec.id};
+    seq->state = SCHED_LEASING;
+    seq->leases++;
+    s->queue->ops->lease(s->queue, seq->spec.id, on_leased, ctx);
+}
+
+static void assign(struct br_service *s, uint32_t index, uint32_t device)
+{
+    struct sched_seq *seq = seqtab_at(s->seqs, index);
+    if (!seq || seq->state == SCHED_ENDING)
+        return;
+    seq->device = (int32_t)device;
+    if (!seq->fresh) {
+        lease(s, seq);
+        return;
+    }
+    seq->fresh = false;
+    seq->state = SCHED_RUNNING;
+    service_send_assign(s, seq);
+}
+
+void service_fleet_event(struct br_service *s, const struct br_fleet_event *event)
+{
+    struct br_fleet_event tick = {.kind = BR_FLEET_TICK};
+    do {
+        br_fleet_step(s->fleet, br_now_s(), event, s->actions);
+        for (uint32_t i = 0; i < s->actions->n; i++)
+            if (s->actions->actions[i].kind == BR_FLEET_ASSIGN)
+                assign(s, s->actions->actions[i].seq, s->actions->actions[i].device);
+        event = &tick;
+    } while (s->actions->more);
+}
+
+void service_enter_fleet(struct br_service *s, struct sched_seq *seq)
+{
+    struct br_fleet_event event = {.kind = BR_FLEET_RECOVER, /* accepted: never refused */
+                                   .seq = seq->index,
+                                   .model = seq->model,
+                                   .tokens = seq->spec.n_prompt + seq->spec.max_tokens};
+    seq->state = SCHED_WAITING;
+    seq->device = -1;
+    service_fleet_event(s, &event);
+}
+
+/* ---- towards the queue and the client ---- */
+
+static void deliver(struct br_service *s, struct sched_seq *seq)
+{
+    uint32_t n = seq->n_stored - seq->n_delivered;
+    enum br_end end = seq->end_stored ? seq->end : BR_END_NONE;
+    struct br_gateway_call *call = seq->call;
+    (void)s;
+    if (!call || (n == 0 && end == BR_END_NONE))
+        return;
+    if (end != BR_END_NONE)
+        seq->call = NULL; /* the gateway may free the call when its last sequence ends */
+    seq->n_delivered = seq->n_stored;
+    br_gateway_tokens(call, seq->spec.id, seq->tokens + seq->n_stored - n, n, end, seq->error[0] ? seq->error : NULL);
+}
+
+struct append_ctx {
+    struct br_service *s;
+    uint64_t id;
+    uint32_t upto;
+    enum br_end end;
+};
+
+static void append_lost(struct br_service *s, struct sched_seq *seq, int rc)
+{
+    br_log(BR_ERROR, "append_refused", "seq=%016" PRIx64 " req=%s fence=%" PRIu64 " why=%s", seq->spec.id,
+           seq->spec.request_id, seq->fence, br_err_name(rc));
+    if (seq->call)
+        br_gateway_tokens(seq->call, seq->spec.id, NULL, 0, BR_END_FAILED, "another scheduler took the request over");
+    seq->call = NULL;
+    if (seq->state != SCHED_ENDING) {
+        service_send_cancel(s, seq);
+        service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_END, .seq = seq->index});
+    }
+    seqtab_remove(s->seqs, seq);
+}
+
+static void on_appended(void *ctx, int rc)
+{
+    struct append_ctx *done = ctx;
+    struct br_service *s = done->s;
+    struct sched_seq *seq = seqtab_find(s->seqs, done->id);
+    uint32_t upto = done->upto;
+    enum br_end end = done->end;
+    free(done);
+    if (!seq)
+        return;
+    seq->appends--;
+    if (rc == BR_ESTALE || rc == BR_ENOENT) {
+        append_lost(s, seq, rc);
+        return;
+    }
+    if (rc) {
+        seq->append_again = true;
+        return;
+    }
+    if (upto > seq->n_stored)
+        seq->n_stored = upto;
+    seq->end_stored = seq->end_stored || end != BR_END_NONE;
+    deliver(s, seq);
+    if (seq->end_stored && seq->appends == 0)
+        seqtab_remove(s->seqs, seq);
+}
+
+static void append(struct br_service *s, struct sched_seq *seq, uint32_t first)
+{
+    struct append_ctx *ctx = br_malloc(sizeof *ctx);
+    *ctx = (struct append_ctx){s, seq->spec.id, seq->n_tokens, seq->end};
+    seq->appends++;
+    s->queue->ops->append(s->queue, seq->spec.id, seq->fence, first, seq->tokens + first, seq->n_tokens - first,
+                          seq->end, seq->error[0] ? seq->error : NULL, on_appended, ctx);
+}
+
+void service_store(struct br_service *s, struct sched_seq *seq)
+{
+    append(s, seq, seq->n_stored);
+}
+
+void service_end(struct br_service *s, struct sched_seq *seq, enum br_end end, const char *error)
+{
+    if (seq->state == SCHED_ENDING)
+        return;
+    seq->end = end;
+    if (error)
+        snprintf(seq->error, sizeof seq->error, "%s", error);
+    seq->state = SCHED_ENDING;
+    service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_END, .seq = seq->index});
+    br_log(end == BR_END_FAILED ? BR_ERROR : BR_INFO, "seq_end",
+           "seq=%016" PRIx64 " req=%s model=%s end=%s tokens=%u age_s=%.3f error=%s", seq->spec.id,
+           seq->spec.request_id, seq->spec.model, br_end_name(end), seq->n_tokens,
+           (double)(br_now_ns() - seq->arrived_ns) * 1e-9, BR_Q(seq->error));
+    service_store(s, seq);
+}
+
+/* ---- from the gateway ---- */
+
+struct accept_ctx {
+    struct br_service *s;
+    uint32_t n;
+    uint64_t ids[];
+};
+
+static struct br_gateway_call *accept_call(struct accept_ctx *ctx)
+{
+    for (uint32_t i = 0; i < ctx->n; i++) {
+        struct sched_seq *seq = seqtab_find(ctx->s->seqs, ctx->ids[i]);
+        if (seq && seq->call)
+            return seq->call;
+    }
+    return NULL;
+}
+
+static void accept_failed(struct accept_ctx *ctx, int rc)
+{
+    struct br_gateway_call *call = accept_call(ctx);
+    br_log(BR_ERROR, "accept_failed", "n=%u why=%s", ctx->n, br_err_name(rc));
+    for (uint32_t i = 0; i < ctx->n; i++) {
+        struct sched_seq *seq = seqtab_find(ctx->s->seqs, ctx->ids[i]);
+        if (seq)
+            seqtab_remove(ctx->s->seqs, seq);
+    }
+    if (call)
+        br_gateway_refused(call, 503, 1, "the request could not be stored: the queue does not answer");
+}
+
+static void on_accepted(void *arg, int rc, int64_t arrival_us, uint64_t fence)
+{
+    struct accept_ctx *ctx = arg;
+    struct br_service *s = ctx->s;
+    struct br_gateway_call *call;
+    s->accepting -= ctx->n;
+    if (rc) {
+        accept_failed(ctx, rc);
+        free(ctx);
+        return;
+    }
+    if ((call = accept_call(ctx)))
+        br_gateway_accepted(call);
+    for (uint32_t i = 0; i < ctx->n; i++) {
+        struct sched_seq *seq = seqtab_find(s->seqs, ctx->ids[i]);
+        if (!seq)
+            continue;
+        seq->spec.arrival_us = arrival_us;
+        seq->fence = fence;
+        seq->fresh = true;
+        service_enter_fleet(s, seq);
+        if (seq->cancel_wanted)
+            service_cancel(s, NULL, ctx->ids[i]);
+    }
+    free(ctx);
+}
+
+/* Adds all n to the table, or none. */
+static int submit_add(struct br_service *s, struct br_gateway_call *call, const struct br_seq_spec *specs, uint32_t n,
+                      struct accept_ctx *ctx)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        struct br_seq_spec copy;
+        struct sched_seq *seq;
+        br_seq_spec_copy(&copy, &specs[i]);
+        seq = seqtab_add(s->seqs, &copy);
+        if (!seq) {
+            br_seq_spec_free(&copy);
+            while (i-- > 0)
+                seqtab_remove(s->seqs, seqtab_find(s->seqs, ctx->ids[i]));
+            return -1;
+        }
+        seq->state = SCHED_ACCEPTING;
+        seq->model = (uint32_t)br_models_index(s->models, seq->spec.model);
+        seq->call = call;
+        seq->arrived_ns = br_now_ns();
+        ctx->ids[i] = seq->spec.id;
+    }
+    return 0;
+}
+
+void service_submit(void *arg, struct br_gateway_call *call, const struct br_seq_spec *specs, uint32_t n)
+{
+    struct br_service *s = arg;
+    struct accept_ctx *ctx = br_malloc(sizeof *ctx + n * sizeof ctx->ids[0]);
+    *ctx = (struct accept_ctx){.s = s, .n = n};
+    if (!br_fleet_admits(s->fleet, s->accepting + n) || submit_add(s, call, specs, n, ctx)) {
+        char why[160];
+        free(ctx);
+        snprintf(why, sizeof why, "%u sequences are unfinished and the limit is %u; try again later",
+                 seqtab_count(s->seqs), s->config.max_unfinished);
+        br_gateway_refused(call, 429, 1, why);
+        return;
+    }
+    s->accepting += n;
+    s->queue->ops->accept(s->queue, specs, n, on_accepted, ctx);
+}
+
+void service_cancel(void *arg, struct br_gateway_call *call, uint64_t id)
+{
+    struct br_service *s = arg;
+    struct sched_seq *seq = seqtab_find(s->seqs, id);
+    (void)call;
+    if (!seq)
+        return;
+    seq->call = NULL;
+    if (seq->state == SCHED_ACCEPTING) {
+        seq->cancel_wanted = true;
+    } else if (seq->state != SCHED_ENDING) {
+        service_send_cancel(s, seq);
+        service_end(s, seq, BR_END_CANCELLED, NULL);
+    }
+}
+
+/* ---- recovery and upkeep ---- */
+
+static void recover_one(void *ctx, struct br_seq_spec *spec, struct br_token *tokens, uint32_t n, uint64_t fence,
+                        double age_s)
+{
+    struct br_service *s = ctx;
+    int model = br_models_index(s->models, spec->model);
+    struct sched_seq *seq = seqtab_add(s->seqs, spec);
+    if (!seq) {
+        br_log(BR_ERROR, "recover_skipped", "seq=%016" PRIx64 " why=%s", spec->id,
+               BR_Q("more unfinished sequences than --max-unfinished: raise it and restart"));
+        br_seq_spec_free(spec);
+        free(tokens);
+        return;
+    }
+    seq->state = SCHED_RECOVERED;
+    seq->tokens = tokens;
+    seq->n_tokens = seq->cap_tokens = seq->n_stored = seq->n_delivered = n;
+    seq->fence = fence;
+    seq->arrived_ns = br_now_ns() - (int64_t)(age_s * 1e9);
+    seq->model = (uint32_t)model;
+    if (model < 0) {
+        char why[256];
+        snprintf(why, sizeof why, "model '%.128s' is no longer served", seq->spec.model);
+        service_end(s, seq, BR_END_FAILED, why);
+    }
+}
+
+static void recover_done(void *ctx, int rc)
+{
+    struct br_service *s = ctx;
+    br_log(rc ? BR_ERROR : BR_INFO, "recovered", "unfinished=%u rc=%s", seqtab_count(s->seqs), br_err_name(rc));
+    if (seqtab_count(s->seqs))
+        s->adopt_until_ns = br_now_ns() + (int64_t)(s->config.adopt_s * 1e9);
+    s->ready(s->ready_ctx, rc);
+}
+
+void br_service_recover(struct br_service *s, void (*ready)(void *ctx, int rc), void *ctx)
+{
+    s->ready = ready;
+    s->ready_ctx = ctx;
+    s->queue->ops->recover(s->queue, recover_one, recover_done, s);
+}
+
+static void retry_seq(struct br_service *s, struct sched_seq *seq)
+{
+    if (!seq->append_again || seq->appends > 0)
+        return;
+    seq->append_again = false;
+    if (seq->state == SCHED_WAITING && br_fleet_device_of(s->fleet, seq->index) >= 0)
+        lease(s, seq);
+    else if (seq->n_stored < seq->n_tokens || (seq->end != BR_END_NONE && !seq->end_stored))
+        service_store(s, seq);
+}
+
+void service_tick_seqs(struct br_service *s)
+{
+    bool adoption_over = s->adopt_until_ns && br_now_ns() >= s->adopt_until_ns;
+    for (uint32_t i = 0; i < seqtab_max(s->seqs); i++) {
+        struct sched_seq *seq = seqtab_at(s->seqs, i);
+        if (!seq)
+            continue;
+        if (adoption_over && seq->state == SCHED_RECOVERED)
+            service_enter_fleet(s, seq);
+        else
+            retry_seq(s, seq);
+    }
+    if (adoption_over)
+        s->adopt_until_ns = 0;
+}

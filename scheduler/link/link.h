@@ -3,6 +3,7 @@
 #ifndef BRIAREUS_SCHEDULER_LINK_LINK_H
 #define BRIAREUS_SCHEDULER_LINK_LINK_H
 
+#include <stdbool.h>
 #include <uv.h>
 
 #include "base/err.h"

@@ -90,7 +90,8 @@ static int read_config(const char *path, struct br_buf *out, struct br_err *err)
     int rc = 0;
     if (br_buf_read_file(&text, path, CONFIG_MAX_BYTES) != 0)
         return errno == ENOENT ? 0 : br_err_errno(err, BR_EIO, "%s", path);
-    config = json_loadb(text.data ? text.data : "", text.len, 0, &where);
+    /* model_max_length is often 10^30: too big for an integer */
+    config = json_loadb(text.data ? text.data : "", text.len, JSON_DECODE_INT_AS_REAL, &where);
     found = config_template(config);
     if (!config)
         rc = br_err_set(err, BR_EINVAL, "%s: not valid JSON: %s (line %d)", path, where.text, where.line);

@@ -81,16 +81,9 @@ static int32_t whole_word(struct encoder *e, const char *word, size_t len)
     return br_vocab_find(&e->t->vocab, e->mapped.data, n);
 }
 
-static int encode_word(void *user, const char *word, size_t len, struct br_err *err)
+static void merge_word(struct encoder *e, const char *word, size_t len)
 {
-    struct encoder *e = user;
     size_t start = e->out->len;
-    int32_t whole = e->t->ignore_merges ? whole_word(e, word, len) : -1;
-    (void)err;
-    if (whole >= 0) {
-        br_ids_add(e->out, whole);
-        return 0;
-    }
     br_ids_reserve(e->out, len);
     if (e->t->pretokenizer.bytelevel)
         put_symbols_bytelevel(e, word, len);
@@ -98,6 +91,35 @@ static int encode_word(void *user, const char *word, size_t len, struct br_err *
         put_symbols_chars(e, word, len);
     if (e->out->len > start)
         e->out->len = start + br_bpe_merge(&e->t->merges, e->out->data + start, e->out->len - start, &e->bpe);
+}
+
+/* Where the next run of U+2581 begins that has something else before it; len if there is none. */
+static size_t next_marked(const char *text, size_t len)
+{
+    static const char mark[] = "\xE2\x96\x81";
+    const char *hit;
+    size_t at = 0;
+    while (len - at >= 3 && memcmp(text + at, mark, 3) == 0)
+        at += 3;
+    hit = memmem(text + at, len - at, mark, 3);
+    return hit ? (size_t)(hit - text) : len;
+}
+
+static int encode_word(void *user, const char *word, size_t len, struct br_err *err)
+{
+    struct encoder *e = user;
+    int32_t whole = e->t->ignore_merges ? whole_word(e, word, len) : -1;
+    (void)err;
+    if (whole >= 0) {
+        br_ids_add(e->out, whole);
+        return 0;
+    }
+    while (len > 0) { /* a text without a pre_tokenizer is one word: small parts are far faster */
+        size_t part = e->t->words_apart ? next_marked(word, len) : len;
+        merge_word(e, word, part);
+        word += part;
+        len -= part;
+    }
     return 0;
 }
 

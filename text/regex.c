@@ -14,19 +14,62 @@ enum {
     REGEX_HEAP_KIB = 128 << 10,
 };
 
-/* Oniguruma's \s is Unicode White_Space; PCRE2's takes U+180E too. Rewrites \s and \S outside \Q..\E. */
-static void rewrite_spaces(const char *pattern, struct br_buf *out)
+/* Escapes that mean something else in Oniguruma than in PCRE2: \s is Unicode's White_Space (PCRE2 adds U+180E), \h a
+ * hex digit (PCRE2: horizontal space). */
+static void rewrite_escape(const char *escape, struct br_buf *out)
 {
-    for (const char *p = pattern; *p; p++) {
-        if (p[0] == '\\' && (p[1] == 's' || p[1] == 'S'))
-            br_buf_puts(out, p[1] == 's' ? "\\p{wspace}" : "\\P{wspace}");
-        else if (p[0] == '\\' && p[1])
-            br_buf_add(out, p, 2);
-        else
-            br_buf_add(out, p, 1);
-        if (p[0] == '\\' && p[1])
-            p++;
+    switch (escape[1]) {
+    case 's':
+        br_buf_puts(out, "\\p{wspace}");
+        break;
+    case 'S':
+        br_buf_puts(out, "\\P{wspace}");
+        break;
+    case 'h':
+        br_buf_puts(out, "\\p{ahex}");
+        break;
+    case 'H':
+        br_buf_puts(out, "\\P{ahex}");
+        break;
+    default:
+        br_buf_add(out, escape, 2);
     }
+}
+
+/* Copies the beginning of a class, where a bracket that closes is literal; returns the last byte taken. */
+static const char *rewrite_class_head(const char *p, struct br_buf *out)
+{
+    const char *end = p + 1;
+    end += *end == '^';
+    end += *end == ']';
+    br_buf_add(out, p, (size_t)(end - p));
+    return end - 1;
+}
+
+/* Oniguruma's syntax to PCRE2's. Classes inside classes and intersections (&&) exist only there: -1. */
+static int rewrite_pattern(const char *pattern, struct br_buf *out)
+{
+    bool in_class = false;
+    for (const char *p = pattern; *p; p++) {
+        if (p[0] == '\\' && p[1]) {
+            rewrite_escape(p++, out);
+        } else if (p[0] == '[' && !in_class) {
+            in_class = true;
+            p = rewrite_class_head(p, out);
+        } else if (in_class && ((p[0] == '[' && p[1] != ':') || (p[0] == '&' && p[1] == '&'))) {
+            return -1;
+        } else if (in_class && p[0] == '[') {
+            const char *end = strstr(p, ":]");
+            if (!end)
+                return -1;
+            br_buf_add(out, p, (size_t)(end + 2 - p));
+            p = end + 1;
+        } else {
+            in_class = in_class && p[0] != ']';
+            br_buf_add(out, p, 1);
+        }
+    }
+    return 0;
 }
 
 int br_regex_compile(struct br_regex *regex, const char *pattern, bool literal, struct br_err *err)
@@ -38,14 +81,14 @@ int br_regex_compile(struct br_regex *regex, const char *pattern, bool literal, 
     if (strlen(pattern) > REGEX_MAX_PATTERN)
         return br_err_set(err, BR_EINVAL, "regular expression: %zu bytes long, limit %d", strlen(pattern),
                           REGEX_MAX_PATTERN);
-    if (!literal && strstr(pattern, "&&"))
-        return br_err_set(err, BR_ENOTSUP, "regular expression \"%.120s\": class intersection (&&) is not supported",
-                          pattern);
     if (literal) {
         br_buf_puts(&rewritten, pattern);
+    } else if (rewrite_pattern(pattern, &rewritten) == 0) {
+        options |= PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     } else {
-        rewrite_spaces(pattern, &rewritten);
-        options |= PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C;
+        br_buf_free(&rewritten);
+        return br_err_set(err, BR_ENOTSUP,
+                          "regular expression \"%.120s\": classes inside classes and && are not supported", pattern);
     }
     regex->code = pcre2_compile((PCRE2_SPTR)(rewritten.data ? rewritten.data : ""), rewritten.len,
                                 options | (literal ? PCRE2_LITERAL : 0), &code, &at, NULL);

@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-struct br_regex {
+struct br_regex { /* ^ and $ match at every line, as in Oniguruma */
     struct pcre2_real_code_8 *code;
 };
 

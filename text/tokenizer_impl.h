@@ -36,7 +36,8 @@ struct br_tokenizer {
     int32_t byte_ids[256]; /* bytelevel: of each byte's character; else of <0x..>; -1: not in the vocabulary */
     int32_t unk;           /* -1: none */
     bool fuse_unk, byte_fallback, ignore_merges;
-    size_t max_text; /* bytes of the longest token */
+    bool words_apart; /* no merge joins a U+2581 to what stands before it: text can be merged word by word */
+    size_t max_text;  /* bytes of the longest token */
 };
 
 /* Fill *decoder, *post from the file's parts. */

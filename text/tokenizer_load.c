@@ -68,6 +68,27 @@ static void index_bytes(struct br_tokenizer *t)
             t->max_text = t->vocab.pieces[id].text_len;
 }
 
+static bool is_marked(const struct br_piece *piece)
+{
+    return piece->text_len >= 3 && memcmp(piece->text, "\xE2\x96\x81", 3) == 0;
+}
+
+static bool ends_marked(const struct br_piece *piece)
+{
+    return piece->text_len >= 3 && memcmp(piece->text + piece->text_len - 3, "\xE2\x96\x81", 3) == 0;
+}
+
+static bool words_stay_apart(const struct br_tokenizer *t)
+{
+    for (size_t i = 0; i <= t->merges.mask; i++) {
+        const struct br_merge *merge = &t->merges.slots[i];
+        if (merge->left >= 0 && is_marked(&t->vocab.pieces[merge->right]) &&
+            !ends_marked(&t->vocab.pieces[merge->left]))
+            return false;
+    }
+    return br_vocab_find(&t->vocab, "\xE2\x96\x81", 3) >= 0;
+}
+
 static int load_model(struct br_tokenizer *t, json_t *root, struct br_err *err)
 {
     json_t *model = br_json_need(root, "model", JSON_OBJECT, "file", err);
@@ -84,6 +105,7 @@ static int load_model(struct br_tokenizer *t, json_t *root, struct br_err *err)
         br_merges_build(&t->merges, merges, &t->vocab, err) != 0 || load_flags(t, model, err) != 0)
         return err->code;
     index_bytes(t);
+    t->words_apart = !t->pretokenizer.bytelevel && words_stay_apart(t);
     return 0;
 }
 

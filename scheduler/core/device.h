@@ -81,13 +81,21 @@ void br_dev_destroy(struct br_dev *dev);
 
 /* now in seconds on any clock that does not go back. Only BR_DEV_BOUNDARY fills actions; others leave them empty. A
  * slot steps with those of its sequences whose KV is on the device (or that have none yet); for those on the host it
- * asks for BR_DO_SWAP_IN first and starts with the ones that are in. */
+ * asks for BR_DO_SWAP_IN first and starts with the ones that are in.
+ *
+ * Order of the actions: swaps, loads, the step last. Without a step, decide again after the next event or at wake_s.
+ * A swap started is told by BR_DEV_KV with BR_DEV_KV_MOVING, its end by where the KV is then. A swap-in that has no
+ * room is left (no event, or BR_DEV_KV_ON_HOST): it is asked for again when room may have become free, so one asked
+ * for twice is one. A BR_DO_SWAP_OUT is always answered by a BR_DEV_KV or a BR_DEV_SEQ_RESET. A step sent without all
+ * of its items (no room for their KV) is reported as it ran; if nothing of it can run, decide again after the next
+ * event. BR_DEV_SEQ_STEPPED says too that the KV is on the device; BR_DEV_STEP_DONE follows it. */
 void br_dev_step(struct br_dev *dev, double now_s, const struct br_dev_event *event, struct br_dev_actions *actions);
 
 /* Victims on a shortage, planned or not. -1: none.
  * Weights: the slot whose weights are needed latest, never `target` nor the slot whose step runs. KV: the sequence
  * whose slot's turn comes latest, with its KV on the device, never of `target`; if none is left of other slots, the
- * youngest of target itself that is not in `keep`. */
+ * youngest of target itself that is not `keep` - but if the KV of keep is not on the device, only one younger than
+ * keep. -1 then means that keep has to wait: its slot's older sequences go on, and end. */
 int32_t br_dev_weights_victim(const struct br_dev *dev, uint32_t target);
 int32_t br_dev_kv_victim(const struct br_dev *dev, uint32_t target, uint32_t keep);
 

@@ -20,7 +20,7 @@ struct br_device_config {
     uint64_t memory_bytes;     /* reserved once, at creation */
     uint32_t threads;          /* cpu: compute threads, 1.. */
     uint64_t link_bytes_per_s; /* host<->device rate a direction; 0: as fast as it goes */
-    const char *isa;           /* cpu: NULL best, or "generic", "avx2", "avx512" */
+    const char *isa;           /* cpu: NULL best, or "generic", "avx2", "avx512", "avx512bf16", "amx" */
 };
 
 struct br_kernels; /* worker/device/kernels.h: the step kernels, enqueued on a stream */
@@ -32,7 +32,8 @@ struct br_device_ops {
     void (*stream_destroy)(struct br_stream *stream); /* waits for its work */
     int (*event_create)(struct br_device *dev, struct br_event **out, struct br_err *err);
     void (*event_destroy)(struct br_event *event);
-    /* Marks the point that the stream has reached; an event may be recorded again and again. */
+    /* Marks the point that the stream has reached; an event may be recorded again and again. Waits and syncs mean the
+     * latest record before them. An event must outlive the records and waits that were enqueued for it. */
     void (*event_record)(struct br_event *event, struct br_stream *stream);
     bool (*event_done)(const struct br_event *event); /* an event never recorded is done */
     void (*event_sync)(struct br_event *event);       /* blocks the caller */
@@ -47,9 +48,11 @@ struct br_device {
     const struct br_kernels *kernels;
     struct br_device_config config;
     br_devptr memory;         /* base of the reservation, 2 MiB aligned */
+    uint32_t reservations;    /* how often device memory was taken from the system: stays 1 */
     char numeric_profile[64]; /* e.g. "cpu-avx512bf16-1": same profile, weights and ids give the same bits */
 };
 
+/* Errors: BR_EINVAL no memory asked for or unknown isa; BR_ENOTSUP this CPU lacks the isa; BR_ENOMEM. */
 int br_device_cpu_create(const struct br_device_config *config, struct br_device **out, struct br_err *err);
 
 #endif

@@ -1,0 +1,109 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/buf.h"
+#include "worker/device/cpu/cpu.h"
+
+enum { MAX_THREADS = 1024 };
+static const uint64_t HUGE_PAGE = 2ull << 20;
+
+static uint64_t mapped_bytes(uint64_t bytes)
+{
+    return (bytes + 64 + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE; /* 64: vectors may read past the last element */
+}
+
+void *cpu_map(uint64_t bytes)
+{
+    uint64_t size = mapped_bytes(bytes);
+    char *at = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return NULL;
+    uint64_t before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE;
+    if (before)
+        munmap(at, before);
+    munmap(at + before + size, HUGE_PAGE - before);
+    madvise(at + before, size, MADV_HUGEPAGE);
+    return at + before;
+}
+
+void cpu_unmap(void *at, uint64_t bytes)
+{
+    munmap(at, mapped_bytes(bytes));
+}
+
+static void device_free(struct cpu_device *dev)
+{
+    cpu_link_destroy(&dev->link[0]);
+    cpu_link_destroy(&dev->link[1]);
+    if (dev->mapping)
+        cpu_unmap(dev->mapping, dev->base.config.memory_bytes);
+    free(dev);
+}
+
+static void device_destroy(struct br_device *base)
+{
+    struct cpu_device *dev = (struct cpu_device *)base;
+    cpu_pool_destroy(dev->pool);
+    device_free(dev);
+}
+
+static const struct br_device_ops cpu_ops = {
+    .kind = "cpu",
+    .destroy = device_destroy,
+    .stream_create = cpu_stream_create,
+    .stream_destroy = cpu_stream_destroy,
+    .event_create = cpu_event_create,
+    .event_destroy = cpu_event_destroy,
+    .event_record = cpu_event_record,
+    .event_done = cpu_event_done,
+    .event_sync = cpu_event_sync,
+    .event_wait = cpu_event_wait,
+    .copy = cpu_copy,
+};
+
+static struct cpu_device *device_alloc(const struct br_device_config *config, const struct cpu_isa *isa)
+{
+    struct cpu_device *dev = br_calloc(1, sizeof *dev);
+    dev->base.ops = &cpu_ops;
+    dev->base.kernels = &cpu_kernels;
+    dev->base.config = *config;
+    dev->base.config.isa = isa->name;
+    dev->isa = isa;
+    snprintf(dev->base.numeric_profile, sizeof dev->base.numeric_profile, "cpu-%s-%d", isa->name, CPU_KERNEL_VERSION);
+    cpu_link_init(&dev->link[0], config->link_bytes_per_s);
+    cpu_link_init(&dev->link[1], config->link_bytes_per_s);
+    return dev;
+}
+
+static int device_reserve(struct cpu_device *dev, struct br_err *err)
+{
+    uint64_t bytes = dev->base.config.memory_bytes;
+    dev->mapping = cpu_map(bytes);
+    if (!dev->mapping)
+        return br_err_errno(err, BR_ENOMEM, "cannot reserve %llu bytes of device memory", (unsigned long long)bytes);
+    dev->base.memory = (uintptr_t)dev->mapping;
+    dev->base.reservations++;
+    return 0;
+}
+
+int br_device_cpu_create(const struct br_device_config *config, struct br_device **out, struct br_err *err)
+{
+    if (config->memory_bytes == 0 || config->threads == 0 || config->threads > MAX_THREADS)
+        return br_err_set(err, BR_EINVAL, "cpu device: memory must not be 0 and threads be 1..%d, not %u", MAX_THREADS,
+                          config->threads);
+    const struct cpu_isa *isa = cpu_isa_pick(config->isa, err);
+    if (!isa)
+        return err->code;
+    struct cpu_device *dev = device_alloc(config, isa);
+    if (device_reserve(dev, err))
+        goto fail_reserve;
+    if (cpu_pool_create(config->threads, CPU_SCRATCH_BYTES, &dev->pool, err))
+        goto fail_reserve;
+    *out = &dev->base;
+    return 0;
+
+fail_reserve:
+    device_free(dev);
+    return err->code;
+}

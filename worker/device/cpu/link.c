@@ -1,0 +1,79 @@
+#include "worker/device/cpu/link.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "worker/device/cpu/cpu.h"
+
+enum { CHUNK_BYTES = 256 << 10 };
+static const double CATCH_UP_NS = 2e6;     /* a stream that woke late may make up for this much */
+static const double SHORTEST_NAP_NS = 5e4; /* shorter ones cost more than they pace */
+
+void cpu_link_init(struct cpu_link *link, uint64_t bytes_per_s)
+{
+    pthread_mutex_init(&link->lock, NULL);
+    link->bytes_per_ns = (double)bytes_per_s / 1e9;
+    link->free_at_ns = 0;
+}
+
+void cpu_link_destroy(struct cpu_link *link)
+{
+    pthread_mutex_destroy(&link->lock);
+}
+
+/* Returns when a chunk that is put on the link now will have passed. */
+static double link_reserve(struct cpu_link *link, uint64_t bytes, bool first)
+{
+    pthread_mutex_lock(&link->lock);
+    double now = (double)br_now_ns(), earliest = first ? now : now - CATCH_UP_NS;
+    if (link->free_at_ns < earliest)
+        link->free_at_ns = earliest;
+    link->free_at_ns += (double)bytes / link->bytes_per_ns;
+    double passed = link->free_at_ns;
+    pthread_mutex_unlock(&link->lock);
+    return passed;
+}
+
+static void sleep_until(double when_ns)
+{
+    struct timespec at = {.tv_sec = (time_t)(when_ns / 1e9)};
+    at.tv_nsec = (long)(when_ns - (double)at.tv_sec * 1e9);
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) != 0)
+        ;
+}
+
+static void link_copy(struct cpu_link *link, char *dst, const char *src, uint64_t bytes)
+{
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t chunk = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
+        double passed = link_reserve(link, chunk, at == 0);
+        memcpy(dst + at, src + at, chunk);
+        at += chunk;
+        if (passed - (double)br_now_ns() > SHORTEST_NAP_NS || at == bytes)
+            sleep_until(passed);
+    }
+}
+
+struct copy {
+    enum br_copy kind;
+    void *dst;
+    const void *src;
+    uint64_t bytes;
+};
+
+static void copy_run(struct cpu_device *dev, const void *args)
+{
+    const struct copy *copy = args;
+    struct cpu_link *link = copy->kind == BR_COPY_D2D ? NULL : &dev->link[copy->kind == BR_COPY_D2H];
+    if (link && link->bytes_per_ns > 0)
+        link_copy(link, copy->dst, copy->src, copy->bytes);
+    else
+        memmove(copy->dst, copy->src, copy->bytes); /* compaction moves may overlap */
+}
+
+void cpu_copy(struct br_stream *stream, enum br_copy kind, void *dst, const void *src, uint64_t bytes)
+{
+    struct copy copy = {kind, dst, src, bytes};
+    cpu_stream_enqueue(stream, copy_run, &copy, sizeof copy);
+}

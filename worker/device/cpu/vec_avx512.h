@@ -1,0 +1,149 @@
+/* 16 lanes of F32 in one register. Included with BR_HAVE_AVX512BF16 set or not. */
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define VF __m512
+
+static inline VF v_set(float x)
+{
+    return _mm512_set1_ps(x);
+}
+static inline VF v_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+static inline void v_store(float *p, VF a)
+{
+    _mm512_storeu_ps(p, a);
+}
+static inline __mmask16 lanes(uint32_t n)
+{
+    return (__mmask16)((1u << n) - 1);
+}
+static inline VF v_load_n(const float *p, uint32_t n)
+{
+    return _mm512_maskz_loadu_ps(lanes(n), p);
+}
+static inline void v_store_n(float *p, VF a, uint32_t n)
+{
+    _mm512_mask_storeu_ps(p, lanes(n), a);
+}
+static inline VF v_add(VF a, VF b)
+{
+    return _mm512_add_ps(a, b);
+}
+static inline VF v_sub(VF a, VF b)
+{
+    return _mm512_sub_ps(a, b);
+}
+static inline VF v_mul(VF a, VF b)
+{
+    return _mm512_mul_ps(a, b);
+}
+static inline VF v_div(VF a, VF b)
+{
+    return _mm512_div_ps(a, b);
+}
+static inline VF v_max(VF a, VF b)
+{
+    return _mm512_max_ps(a, b);
+}
+static inline VF v_min(VF a, VF b)
+{
+    return _mm512_min_ps(a, b);
+}
+static inline VF v_fma(VF a, VF b, VF c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+static inline VF v_select_n(VF a, VF b, uint32_t n)
+{
+    return _mm512_mask_mov_ps(b, lanes(n), a);
+}
+static inline VF v_round(VF a)
+{
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+static inline VF v_scale2(VF a, VF n)
+{
+    return _mm512_scalef_ps(a, n);
+}
+static inline float v_sum(VF a)
+{
+    __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
+    c = _mm_add_ps(c, _mm_movehl_ps(c, c));
+    return _mm_cvtss_f32(_mm_add_ss(c, _mm_movehdup_ps(c)));
+}
+static inline float v_hmax(VF a)
+{
+    return _mm512_reduce_max_ps(a);
+}
+static inline VF v_load_bf16(const uint16_t *p)
+{
+    __m256i bits = _mm256_loadu_si256((const void *)p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+static inline void v_store_bf16(uint16_t *p, VF a)
+{
+#ifdef BR_HAVE_AVX512BF16
+    _mm256_storeu_si256((void *)p, (__m256i)_mm512_cvtneps_pbh(a));
+#else
+    __m512i bits = _mm512_castps_si512(a), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+    up = _mm512_mask_mov_epi32(_mm512_srli_epi32(up, 16), nan, _mm512_set1_epi32(0x7fc0));
+    _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(up));
+#endif
+}
+
+/* Cells. VB: 16 of them from memory, VA: one in all lanes. */
+#define VB __m512i
+#define VA __m512i
+
+static inline VB vb_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+static inline VB vb_load_n(const void *p, uint32_t n)
+{
+    return _mm512_maskz_loadu_epi32(lanes(n), p);
+}
+static inline VA va_load(const void *p)
+{
+    int32_t a;
+    memcpy(&a, p, 4);
+    return _mm512_set1_epi32(a);
+}
+static inline VF mac_f32(VF c, VB b, VA a)
+{
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(b), _mm512_castsi512_ps(a), c);
+}
+#ifdef BR_HAVE_AVX512BF16
+#define TILE_GROUPS 4
+enum { TILE_ROWS_F32 = 6, TILE_ROWS_BF16 = 6 };
+static inline VF mac_bf16(VF c, VB b, VA a)
+{
+    return _mm512_dpbf16_ps(c, (__m512bh)b, (__m512bh)a);
+}
+#else
+#define TILE_GROUPS 4
+enum { TILE_ROWS_F32 = 6, TILE_ROWS_BF16 = 4 };
+static inline VF high_half(__m512i x)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000u)));
+}
+static inline VF low_half(__m512i x)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+}
+/* The odd input first, as VDPBF16PS does. */
+static inline VF mac_bf16(VF c, VB b, VA a)
+{
+    c = _mm512_fmadd_ps(high_half(b), high_half(a), c);
+    return _mm512_fmadd_ps(low_half(b), low_half(a), c);
+}
+#endif
+#define v_prefetch(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)

@@ -70,8 +70,8 @@ static int merge_parse(json_t *entry, size_t index, const struct br_vocab *vocab
     out->id = br_vocab_find(vocab, joined, len[0] + len[1]);
     out->rank = (uint32_t)index;
     if (out->left < 0 || out->right < 0 || out->id < 0)
-        return br_err_set(err, BR_ECORRUPT, "merges: entry %zu (\"%.60s\" + \"%.60s\"): %s is not in the vocabulary",
-                          index, part[0], part[1],
+        return br_err_set(err, BR_ECORRUPT, "merges: entry %zu (\"%.*s\" + \"%.*s\"): %s is not in the vocabulary",
+                          index, (int)(len[0] < 60 ? len[0] : 60), part[0], (int)(len[1] < 60 ? len[1] : 60), part[1],
                           out->left < 0    ? "the first part"
                           : out->right < 0 ? "the second part"
                                            : "the result");

@@ -104,9 +104,9 @@ static int vocab_put(struct br_vocab *vocab, char **at, const char *text, size_t
     int32_t known = br_vocab_find(vocab, text, len);
     char *raw;
     if ((piece->flags || known >= 0) && known != id)
-        return br_err_set(err, BR_ECORRUPT, "vocab: id %d is given to \"%.80s\", but %s \"%.80s\" has %s %d", id, text,
+        return br_err_set(err, BR_ECORRUPT, "vocab: id %d is given to \"%.80s\", but %s \"%.80s\" has id %d", id, text,
                           piece->flags ? "token" : "the same text", piece->flags ? piece->text : text,
-                          piece->flags ? "that id" : "id", piece->flags ? id : known);
+                          piece->flags ? id : known);
     if (!piece->flags) {
         piece->text = memcpy(*at, text, len);
         piece->text_len = (uint32_t)len;

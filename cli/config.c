@@ -1,0 +1,194 @@
+#include "cli/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "scheduler/models.h"
+
+struct row {
+    unsigned parts;
+    struct br_option option;
+};
+
+#define ROW(parts, name, kind, field, fallback, min, max, help)                                                        \
+    {                                                                                                                  \
+        parts,                                                                                                         \
+        {                                                                                                              \
+            name, kind, offsetof(struct cli_config, field), fallback, min, max, help                                   \
+        }                                                                                                              \
+    }
+enum { S = CLI_SCHEDULER | CLI_SERVE, W = CLI_WORKER | CLI_SERVE, ALL = CLI_SCHEDULER | CLI_WORKER | CLI_SERVE };
+
+/* Flags are named as in `vllm serve` where the meaning is the same. */
+static const struct row g_rows[] = {
+    ROW(ALL, "model", BR_OPT_LIST, scheduler.models, NULL, 0, 0, "NAME=DIR: a model's folder; may be repeated"),
+    ROW(S, "host", BR_OPT_STRING, scheduler.host, "127.0.0.1", 0, 0, "HOST: where clients connect"),
+    ROW(S, "port", BR_OPT_UINT, scheduler.port, "8000", 0, 65535, "PORT: the same; 0: any"),
+    ROW(ALL, "scheduler-address", BR_OPT_STRING, scheduler.worker_address, NULL, 0, 0,
+        "ADDRESS: unix:/path or tcp:host:port where workers connect"),
+    ROW(ALL, "worker-token", BR_OPT_STRING, scheduler.worker_token, NULL, 0, 0, "SECRET: workers must know it"),
+    ROW(CLI_SCHEDULER, "redis", BR_OPT_STRING, scheduler.redis, "tcp:127.0.0.1:6379", 0, 0,
+        "ADDRESS: unix:/path or tcp:host:port"),
+    ROW(S, "redis-prefix", BR_OPT_STRING, scheduler.redis_prefix, "briareus:", 0, 0, "TEXT: in front of every key"),
+    ROW(S, "chat-template", BR_OPT_STRING, scheduler.chat_template, NULL, 0, 0,
+        "NAME: chatml or llama3, for models whose own is unknown"),
+    ROW(ALL, "max-model-len", BR_OPT_UINT, scheduler.max_model_len, "0", 0, 1 << 20,
+        "TOKENS: prompt and answer; 0: each model's own"),
+    ROW(S, "ttft", BR_OPT_SECONDS, scheduler.ttft_s, "10s", 0.001, 86400, "TIME: SLO of the first token"),
+    ROW(S, "tbt", BR_OPT_SECONDS, scheduler.tbt_s, "100ms", 0.0001, 3600, "TIME: SLO between tokens"),
+    ROW(S, "adopt", BR_OPT_SECONDS, scheduler.adopt_s, "3s", 0, 3600,
+        "TIME: how long a lost device may take to come back with its sequences"),
+    ROW(S, "group-commit", BR_OPT_SECONDS, scheduler.group_commit_s, "1ms", 0, 1, "TIME: tokens are stored together"),
+    ROW(S, "max-unfinished", BR_OPT_UINT, scheduler.max_unfinished, "4096", 1, 1 << 20,
+        "N: accepted and not ended sequences; more get 429"),
+    ROW(S, "max-devices", BR_OPT_UINT, scheduler.max_devices, "1024", 1, 65536, "N: of all workers"),
+    ROW(S, "max-connections", BR_OPT_UINT, scheduler.max_connections, "8192", 1, 1000000, "N: clients at a time"),
+    ROW(S, "max-choices", BR_OPT_UINT, scheduler.max_choices, "32", 1, 1024, "N: n x prompts of one request"),
+    ROW(S, "max-body", BR_OPT_BYTES, scheduler.max_body_bytes, "8M", 0, 0, "BYTES: of a request"),
+    ROW(S, "max-out", BR_OPT_BYTES, scheduler.max_out_bytes, "8M", 0, 0, "BYTES: waiting for a client that is slow"),
+    ROW(S, "request-timeout", BR_OPT_SECONDS, scheduler.request_timeout_s, "30s", 0.1, 3600,
+        "TIME: for a request to arrive whole"),
+    ROW(S, "idle-timeout", BR_OPT_SECONDS, scheduler.idle_timeout_s, "75s", 0.1, 86400, "TIME: of an idle connection"),
+    ROW(W, "node", BR_OPT_STRING, node, NULL, 0, 0, "NAME: of this machine [its host name]"),
+    ROW(W, "device", BR_OPT_STRING, device, "cpu", 0, 0, "KIND: cpu"),
+    ROW(W, "devices", BR_OPT_UINT, devices, "1", 1, 64, "N: device processes on this machine"),
+    ROW(W, "threads", BR_OPT_UINT, threads, "1", 1, 256, "N: compute threads of each device"),
+    ROW(W, "device-memory", BR_OPT_BYTES, device_memory, "0", 0, 0,
+        "BYTES: of each device; 0: all weights, at most half of this machine's memory"),
+    ROW(W, "kv-memory", BR_OPT_BYTES, kv_memory, "0", 0, 0, "BYTES: of these for KV; 0: the worker's default"),
+    ROW(W, "host-kv-memory", BR_OPT_BYTES, host_kv_memory, "0", 0, 0,
+        "BYTES: host memory for KV, for each device; 0: the worker's default"),
+    ROW(W, "device-link", BR_OPT_BYTES, link_rate, "0", 0, 0,
+        "BYTES: a second, host to device and back; 0: as fast as it goes"),
+    ROW(W, "dtype", BR_OPT_STRING, dtype, "auto", 0, 0, "TYPE: auto, bfloat16 or float32"),
+    ROW(W, "prefill-chunk", BR_OPT_UINT, prefill_chunk, "256", 1, 8192, "TOKENS: of one prompt in one step"),
+    ROW(W, "max-num-seqs", BR_OPT_UINT, max_batch, "64", 1, 256, "N: sequences in one step"),
+    ROW(W, "max-device-seqs", BR_OPT_UINT, max_seqs, "4096", 1, 65536, "N: sequences on one device, waiting included"),
+    ROW(W, "policy", BR_OPT_STRING, policy, "quota-rr", 0, 0, "NAME: quota-rr"),
+    ROW(W, "quota-max", BR_OPT_SECONDS, quota_max_s, "4s", 0.001, 3600, "TIME: longest turn of a model (Q_MAX)"),
+    ROW(W, "dedicated", BR_OPT_BOOL, dedicated, NULL, 0, 0, "device i serves only model i: to compare with"),
+    ROW(W, "switch-every-step", BR_OPT_BOOL, switch_every_step, NULL, 0, 0, "another model after every step: a test"),
+    ROW(W, "cache-dir", BR_OPT_STRING, cache_dir, NULL, 0, 0, "DIR: host cache of weights [under /dev/shm]"),
+    ROW(W, "keep-cache", BR_OPT_BOOL, keep_cache, NULL, 0, 0, "leave the host cache for the next start"),
+    ROW(CLI_SERVE, "data-dir", BR_OPT_STRING, data_dir, NULL, 0, 0,
+        "DIR: of the private Redis [~/.local/state/briareus/PORT]"),
+    ROW(CLI_SERVE, "run-dir", BR_OPT_STRING, run_dir, NULL, 0, 0, "DIR: for sockets [a temporary one]"),
+    ROW(CLI_SERVE, "redis-server", BR_OPT_STRING, redis_server, "redis-server", 0, 0, "PROGRAM: to start"),
+    ROW(CLI_SERVE, "port-file", BR_OPT_STRING, port_file, NULL, 0, 0, "FILE: the port is written here once it serves"),
+    ROW(CLI_SERVE, "run-for", BR_OPT_SECONDS, run_for_s, "0s", 0, 1e9, "TIME: stop by itself after that; 0: never"),
+    ROW(ALL, "log-level", BR_OPT_STRING, log_level, "info", 0, 0, "LEVEL: debug, info, warn, error, off"),
+};
+enum { N_ROWS = sizeof g_rows / sizeof g_rows[0] };
+
+static uint32_t rows_of(unsigned parts, struct br_option table[N_ROWS])
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < N_ROWS; i++)
+        if (g_rows[i].parts & parts)
+            table[n++] = g_rows[i].option;
+    return n;
+}
+
+int cli_config_read(struct cli_config *config, unsigned parts, const char *program, const char *purpose, int argc,
+                    char **argv, struct br_err *err)
+{
+    struct br_option table[N_ROWS];
+    enum br_log_level level;
+    int rc;
+    memset(config, 0, sizeof *config);
+    config->scheduler.ready_fd = -1;
+    rc = br_options_read(table, rows_of(parts, table), config, program, purpose, argc, argv, err);
+    if (rc)
+        return rc;
+    if (br_log_level_parse(config->log_level, &level))
+        return br_err_set(err, BR_EINVAL, "log-level: '%s' is none of debug, info, warn, error, off",
+                          config->log_level);
+    br_log_init(strrchr(program, ' ') ? strrchr(program, ' ') + 1 : program, level);
+    return 0;
+}
+
+void cli_config_free(struct cli_config *config)
+{
+    struct br_option table[N_ROWS];
+    br_options_free(table, rows_of(CLI_SCHEDULER | CLI_WORKER | CLI_SERVE, table), config);
+}
+
+/* ---- the worker's view ---- */
+
+static int parse_dtype(const char *text, enum br_numeric *out, struct br_err *err)
+{
+    static const char *const names[] = {"auto", "bfloat16", "float32"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, names[i]) == 0)
+            return *out = (enum br_numeric)i, 0;
+    return br_err_set(err, BR_EINVAL, "dtype: '%s' is none of auto, bfloat16, float32", text);
+}
+
+static int worker_models(const struct br_option_list *list, struct br_worker_model **out, struct br_err *err)
+{
+    struct br_worker_model *models = br_calloc(list->n + 1, sizeof *models);
+    for (uint32_t i = 0; i < list->n; i++) {
+        char name[BR_MAX_MODEL_NAME];
+        if (br_model_arg_split(list->items[i], name, &models[i].dir, err)) {
+            cli_worker_models_free(models, i);
+            return err->code;
+        }
+        models[i].name = br_strdup(name);
+    }
+    *out = models;
+    return 0;
+}
+
+void cli_worker_models_free(struct br_worker_model *models, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        free((char *)models[i].name);
+    free(models);
+}
+
+static void set_if(uint64_t *out, uint64_t value)
+{
+    if (value)
+        *out = value;
+}
+
+int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, struct br_worker_model **models,
+                      struct br_err *err)
+{
+    br_worker_config_init(out);
+    if (c->scheduler.models.n == 0)
+        return br_err_set(err, BR_EINVAL, "no model given: --model NAME=DIR, once for each");
+    if (!c->scheduler.worker_address)
+        return br_err_set(err, BR_EINVAL, "--scheduler-address is needed: unix:/path or tcp:host:port");
+    if (parse_dtype(c->dtype, &out->numeric, err) || worker_models(&c->scheduler.models, models, err))
+        return err->code;
+    out->node = c->node;
+    out->scheduler = c->scheduler.worker_address;
+    out->token = c->scheduler.worker_token;
+    out->cache_dir = c->cache_dir;
+    out->keep_cache = c->keep_cache;
+    out->models = *models;
+    out->n_models = c->scheduler.models.n;
+    out->device_kind = c->device;
+    out->devices = c->devices;
+    out->threads = c->threads;
+    out->dedicated = c->dedicated;
+    set_if(&out->memory_bytes, c->device_memory);
+    set_if(&out->kv_bytes, c->kv_memory);
+    set_if(&out->host_kv_bytes, c->host_kv_memory);
+    out->link_bytes_per_s = c->link_rate;
+    out->prefill_chunk = c->prefill_chunk;
+    out->max_batch = c->max_batch;
+    out->max_seqs = c->max_seqs;
+    if (c->scheduler.max_model_len)
+        out->max_context = c->scheduler.max_model_len;
+    out->policy = c->policy;
+    out->quota_max_s = c->quota_max_s;
+    out->switch_every_step = c->switch_every_step;
+    br_log_level_parse(c->log_level, &out->log_level);
+    return 0;
+}

@@ -1,0 +1,36 @@
+/* What `serve`, `scheduler` and `worker` can be told: one struct, one table of options; each command offers its part.
+ */
+#ifndef BRIAREUS_CLI_CONFIG_H
+#define BRIAREUS_CLI_CONFIG_H
+
+#include "scheduler/scheduler.h"
+#include "worker/node/worker.h"
+
+struct cli_config {
+    struct br_scheduler_config scheduler; /* its models list serves both */
+    char *log_level;
+    /* worker */
+    char *node, *device, *dtype, *policy, *cache_dir;
+    bool keep_cache, dedicated, switch_every_step;
+    uint32_t devices, threads, prefill_chunk, max_batch, max_seqs;
+    uint64_t device_memory, kv_memory, host_kv_memory, link_rate;
+    double quota_max_s;
+    /* serve */
+    char *data_dir, *run_dir, *redis_server, *port_file;
+    double run_for_s;
+};
+
+enum cli_part { CLI_SCHEDULER = 1, CLI_WORKER = 2, CLI_SERVE = 4 };
+
+/* Reads the options of these parts; 1 when --help was printed. Sets the log up. */
+int cli_config_read(struct cli_config *config, unsigned parts, const char *program, const char *purpose, int argc,
+                    char **argv, struct br_err *err);
+void cli_config_free(struct cli_config *config);
+
+/* The worker's view: *out borrows from config and models (n of them, malloc'ed: the caller frees *models and each
+ * name). */
+int cli_worker_config(const struct cli_config *config, struct br_worker_config *out, struct br_worker_model **models,
+                      struct br_err *err);
+void cli_worker_models_free(struct br_worker_model *models, uint32_t n);
+
+#endif

@@ -1,0 +1,222 @@
+/* `briareus serve`: a private Redis, a scheduler and a worker, looked after until the end. */
+#include "cli/serve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "cli/children.h"
+#include "cli/config.h"
+#include "cli/redis.h"
+
+static const int g_ready_ms = 120000;
+
+struct serve {
+    struct cli_config config;
+    struct cli_redis redis;
+    int ready_pipe[2];
+    bool own_run_dir;
+    struct cli_children children;
+};
+
+/* ---- the three children ---- */
+
+static int run_scheduler(void *ctx)
+{
+    struct serve *s = ctx;
+    enum br_log_level level;
+    struct br_err err;
+    br_log_level_parse(s->config.log_level, &level);
+    br_log_init("scheduler", level);
+    if (s->ready_pipe[0] >= 0)
+        close(s->ready_pipe[0]);
+    s->config.scheduler.ready_fd = s->ready_pipe[1];
+    if (br_scheduler_run(&s->config.scheduler, &err) == 0)
+        return 0;
+    br_log(BR_ERROR, "scheduler_failed", "why=%s", BR_Q(err.msg));
+    return 1;
+}
+
+/* The port that the scheduler got is kept, so that it gets the same one when it has to be restarted. */
+static int scheduler_ready(void *ctx, struct br_err *err)
+{
+    struct serve *s = ctx;
+    struct pollfd fd = {.fd = s->ready_pipe[0], .events = POLLIN};
+    char text[16] = "";
+    ssize_t n = 0;
+    close(s->ready_pipe[1]);
+    s->ready_pipe[1] = -1;
+    if (poll(&fd, 1, g_ready_ms) == 1)
+        n = read(s->ready_pipe[0], text, sizeof text - 1);
+    close(s->ready_pipe[0]);
+    s->ready_pipe[0] = -1;
+    if (n <= 0)
+        return br_err_set(err, BR_EIO, "it did not come up; its log says why");
+    s->config.scheduler.port = (uint32_t)atoi(text);
+    return 0;
+}
+
+static int run_worker(void *ctx)
+{
+    struct serve *s = ctx;
+    struct br_worker_config worker;
+    struct br_worker_model *models;
+    enum br_log_level level;
+    struct br_err err;
+    int rc;
+    br_log_level_parse(s->config.log_level, &level);
+    br_log_init("worker", level);
+    rc = cli_worker_config(&s->config, &worker, &models, &err);
+    if (rc == 0)
+        rc = br_worker_run(&worker, &err);
+    if (rc)
+        br_log(BR_ERROR, "worker_failed", "why=%s", BR_Q(err.msg));
+    return rc ? 1 : 0;
+}
+
+/* ---- folders ---- */
+
+static int make_dirs(const char *path, struct br_err *err)
+{
+    char part[512];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        if (mkdir(part, 0700) && errno != EEXIST)
+            return br_err_errno(err, BR_EIO, "cannot make folder %s", part);
+        *slash = '/';
+    }
+    if (mkdir(part, 0700) && errno != EEXIST)
+        return br_err_errno(err, BR_EIO, "cannot make folder %s", part);
+    return 0;
+}
+
+static int choose_data_dir(struct serve *s, struct br_err *err)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char *dir = s->redis.data_dir;
+    size_t size = sizeof s->redis.data_dir;
+    if (s->config.data_dir)
+        snprintf(dir, size, "%s", s->config.data_dir);
+    else if (state && *state)
+        snprintf(dir, size, "%s/briareus/%u", state, s->config.scheduler.port);
+    else
+        snprintf(dir, size, "%s/.local/state/briareus/%u", home ? home : "/tmp", s->config.scheduler.port);
+    return make_dirs(dir, err);
+}
+
+static int choose_run_dir(struct serve *s, struct br_err *err)
+{
+    char template[] = "/tmp/briareus-XXXXXX";
+    if (!s->config.run_dir) {
+        if (!mkdtemp(template))
+            return br_err_errno(err, BR_EIO, "cannot make a folder for sockets in /tmp");
+        s->config.run_dir = br_strdup(template);
+        s->own_run_dir = true;
+    } else if (make_dirs(s->config.run_dir, err)) {
+        return err->code;
+    }
+    if (strlen(s->config.run_dir) > 90)
+        return br_err_set(err, BR_EINVAL, "run-dir: '%s' is too long for a socket's path (90 bytes)",
+                          s->config.run_dir);
+    return 0;
+}
+
+static void set_default(char **option, const char *format, const char *dir)
+{
+    char text[256];
+    if (*option)
+        return;
+    snprintf(text, sizeof text, format, dir);
+    *option = br_strdup(text);
+}
+
+static int serve_folders(struct serve *s, struct br_err *err)
+{
+    if (choose_data_dir(s, err) || choose_run_dir(s, err))
+        return err->code;
+    snprintf(s->redis.program, sizeof s->redis.program, "%s", s->config.redis_server);
+    snprintf(s->redis.socket, sizeof s->redis.socket, "%s/redis.sock", s->config.run_dir);
+    set_default(&s->config.scheduler.redis, "unix:%s/redis.sock", s->config.run_dir);
+    set_default(&s->config.scheduler.worker_address, "unix:%s/worker.sock", s->config.run_dir);
+    if (!s->config.node) {
+        char node[64];
+        snprintf(node, sizeof node, "local-%d", (int)getpid());
+        s->config.node = br_strdup(node);
+    }
+    return 0;
+}
+
+static void remove_run_dir(struct serve *s)
+{
+    static const char *const names[] = {"redis.sock", "worker.sock"};
+    for (int i = 0; i < 2; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s/%s", s->config.run_dir, names[i]);
+        unlink(path);
+    }
+    if (s->own_run_dir)
+        rmdir(s->config.run_dir);
+}
+
+/* ---- */
+
+static int write_port_file(const struct serve *s, struct br_err *err)
+{
+    FILE *f;
+    char part[600];
+    if (!s->config.port_file)
+        return 0;
+    snprintf(part, sizeof part, "%s.part", s->config.port_file);
+    f = fopen(part, "w");
+    if (!f || fprintf(f, "%u\n", s->config.scheduler.port) < 0 || fclose(f) || rename(part, s->config.port_file))
+        return br_err_errno(err, BR_EIO, "cannot write %s", s->config.port_file);
+    return 0;
+}
+
+static int serve_run(struct serve *s, struct br_err *err)
+{
+    struct br_worker_config worker; /* a wrong configuration is told before anything starts */
+    struct br_worker_model *models;
+    int rc;
+    if (serve_folders(s, err) || cli_worker_config(&s->config, &worker, &models, err))
+        return err->code;
+    cli_worker_models_free(models, worker.n_models);
+    if (pipe2(s->ready_pipe, O_CLOEXEC))
+        return br_err_errno(err, BR_EIO, "pipe");
+    s->children = (struct cli_children){
+        .n = 3,
+        .list = {{.name = "redis", .run = cli_redis_run, .ctx = &s->redis, .ready = cli_redis_ready},
+                 {.name = "scheduler", .run = run_scheduler, .ctx = s, .ready = scheduler_ready},
+                 {.name = "worker", .run = run_worker, .ctx = s}}};
+    rc = cli_children_start(&s->children, err);
+    if (rc == 0 && (rc = write_port_file(s, err)) == 0)
+        cli_children_watch(&s->children, s->config.run_for_s > 0 ? s->config.run_for_s : -1);
+    cli_children_stop(&s->children);
+    remove_run_dir(s);
+    return rc;
+}
+
+int br_cli_serve(int argc, char **argv)
+{
+    struct serve s = {.ready_pipe = {-1, -1}};
+    struct br_err err;
+    int rc =
+        cli_config_read(&s.config, CLI_SERVE, "briareus serve",
+                        "Serves models on this machine: a private Redis, a scheduler and a worker.", argc, argv, &err);
+    if (rc == 0)
+        rc = serve_run(&s, &err);
+    cli_config_free(&s.config);
+    if (rc < 0)
+        fprintf(stderr, "briareus serve: %s\n", err.msg);
+    if (rc < 0)
+        return err.code == BR_EINVAL ? 2 : 1;
+    return 0;
+}

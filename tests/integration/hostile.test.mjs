@@ -1,0 +1,92 @@
+// Bad input and bad neighbours: right answers, nobody else disturbed.
+import assert from 'node:assert/strict';
+import { connect } from 'node:net';
+import { cpSync, mkdtempSync, truncateSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Serve, badLines, source } from './serve.mjs';
+
+const broken = mkdtempSync(join(tmpdir(), 'briareus-broken-'));
+let serve;
+before(async () => {
+  // One of three models has a truncated weights file; another one cannot fit.
+  cpSync(join(source, 'demo/models/hacker'), broken, { recursive: true });
+  truncateSync(join(broken, 'model.safetensors'), 100000);
+  serve = await Serve.start({
+    models: [`prophet=${join(source, 'demo/models/prophet')}`, `broken=${broken}`] });
+});
+after(async () => {
+  assert.equal(await serve.stop(), 0);
+  assert.deepEqual(badLines(serve), []);
+  rmSync(broken, { recursive: true, force: true });
+});
+
+async function post(path, body) {
+  const response = await fetch(serve.url + path, { method: 'POST', body });
+  return { status: response.status, json: await response.json() };
+}
+
+/** Sends raw bytes, resolves with everything that came back until the end. */
+function raw(port, bytes, { end = false } = {}) {
+  return new Promise((resolve, reject) => {
+    const socket = connect(port, '127.0.0.1', () => { socket.write(bytes); if (end) socket.end(); });
+    let heard = '';
+    socket.setEncoding('utf8');
+    socket.on('data', (d) => { heard += d; });
+    socket.on('close', () => resolve(heard));
+    socket.on('error', (e) => (e.code === 'ECONNRESET' ? resolve(heard) : reject(e)));
+  });
+}
+
+const good = { model: 'prophet', prompt: 'And', max_tokens: 8, temperature: 0 };
+
+test('a broken model is refused with file and numbers; the other serves', async () => {
+  const { status, json } = await post('/v1/completions', JSON.stringify({ ...good, model: 'broken' }));
+  assert.equal(status, 503);
+  assert.match(json.error.message, /model\.safetensors/);
+  assert.match(json.error.message, /\d{4,}/);
+  assert.equal((await post('/v1/completions', JSON.stringify(good))).status, 200);
+});
+
+test('malformed requests get OpenAI error bodies', async () => {
+  const cases = [
+    ['/v1/completions', '{', 400], ['/v1/completions', '[]', 400], ['/v1/completions', '{"model":"prophet"}', 400],
+    ['/v1/completions', JSON.stringify({ ...good, max_tokens: -1 }), 400],
+    ['/v1/completions', JSON.stringify({ ...good, prompt: [99999999] }), 400],
+    ['/v1/chat/completions', JSON.stringify({ model: 'prophet', messages: [] }), 400],
+    ['/v1/completions', JSON.stringify({ ...good, model: 'x' }), 404], ['/v1/nothing', '{}', 404],
+    ['/v1/completions', '['.repeat(100000), 400],
+  ];
+  for (const [path, body, want] of cases) {
+    const { status, json } = await post(path, body);
+    assert.equal(status, want, `${path} ${body.slice(0, 60)}`);
+    assert.equal(typeof json.error.message, 'string');
+    assert.equal(typeof json.error.type, 'string');
+  }
+});
+
+test('raw HTTP: garbage, pipelining, oversize', async () => {
+  assert.match(await raw(serve.port, 'NOT HTTP AT ALL\r\n\r\n'), /^HTTP\/1\.1 400 /);
+  const body = JSON.stringify(good);
+  const one = `POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+  const last = one.replace('Host: x', 'Host: x\r\nConnection: close');
+  const answers = await raw(serve.port, one + one + last);
+  assert.equal(answers.match(/HTTP\/1\.1 200 OK/g).length, 3);
+  assert.match(await raw(serve.port, 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n'),
+    /^HTTP\/1\.1 413 /);
+  assert.match(await raw(serve.port, `GET /health HTTP/1.1\r\nHost: x\r\nX: ${'y'.repeat(100000)}\r\n\r\n`),
+    /^HTTP\/1\.1 431 /);
+});
+
+test('a stranger on the worker port is dropped and logged', async () => {
+  const from = serve.lines.length;
+  await new Promise((resolve) => {
+    const socket = connect(join(serve.dir, 'worker.sock'), () => socket.write(Buffer.alloc(64, 0xff)));
+    socket.on('close', resolve);
+    socket.on('error', resolve);
+    socket.resume();
+  });
+  await serve.waitFor((e) => e.comp === 'scheduler' && /peer|stranger|link/.test(e.event ?? ''), { from });
+  assert.equal((await post('/v1/completions', JSON.stringify(good))).status, 200);
+});

@@ -1,0 +1,110 @@
+// The official client against `briareus serve`: what it parses, streams and throws.
+import assert from 'node:assert/strict';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Serve, badLines, names, source } from './serve.mjs';
+
+const require = createRequire(join(source, 'tests/npm/package.json'));
+const OpenAI = require('openai').default ?? require('openai');
+
+let serve;
+let client;
+before(async () => {
+  serve = await Serve.start();
+  client = new OpenAI({ baseURL: `${serve.url}/v1`, apiKey: 'none', maxRetries: 0 });
+});
+after(async () => {
+  assert.equal(await serve.stop(), 0);
+  assert.deepEqual(badLines(serve), []);
+});
+
+const ask = (model, extra = {}) => client.chat.completions.create({
+  model, messages: [{ role: 'user', content: 'What is light?' }], max_tokens: 40, temperature: 0, ...extra });
+
+test('models are listed and retrieved', async () => {
+  const listed = [];
+  for await (const m of client.models.list()) listed.push(m.id);
+  assert.deepEqual(listed.sort(), [...names].sort());
+  assert.equal((await client.models.retrieve('newton')).object, 'model');
+});
+
+test('chat: every model answers, all at once, usage adds up', async () => {
+  const answers = await Promise.all(names.map((n) => ask(n)));
+  for (const a of answers) {
+    assert.equal(a.object, 'chat.completion');
+    assert.equal(a.choices[0].message.role, 'assistant');
+    assert.ok(a.choices[0].message.content.length > 0);
+    assert.ok(['stop', 'length'].includes(a.choices[0].finish_reason));
+    assert.equal(a.usage.total_tokens, a.usage.prompt_tokens + a.usage.completion_tokens);
+    assert.ok(a.usage.completion_tokens <= 40);
+  }
+  assert.equal(new Set(answers.map((a) => a.choices[0].message.content)).size, 3);
+});
+
+test('chat streaming with include_usage gives what the plain answer gives', async () => {
+  const plain = await ask('prophet');
+  const stream = await ask('prophet', { stream: true, stream_options: { include_usage: true } });
+  let text = '', finish = null, usage = null;
+  for await (const chunk of stream) {
+    assert.equal(chunk.object, 'chat.completion.chunk');
+    text += chunk.choices[0]?.delta?.content ?? '';
+    finish = chunk.choices[0]?.finish_reason ?? finish;
+    usage = chunk.usage ?? usage;
+  }
+  assert.equal(text, plain.choices[0].message.content);
+  assert.equal(finish, plain.choices[0].finish_reason);
+  assert.deepEqual(usage, plain.usage);
+});
+
+test('completions: text and token ids, streamed and not, give the same tokens', async () => {
+  const params = { model: 'newton', max_tokens: 24, temperature: 0, logprobs: 1 };
+  const text = await client.completions.create({ ...params, prompt: 'The rays of light' });
+  assert.equal(text.object, 'text_completion');
+  assert.equal(text.choices[0].logprobs.tokens.join(''), text.choices[0].text);
+  for (const p of text.choices[0].logprobs.token_logprobs) assert.ok(p <= 0);
+  const ids = await client.completions.create({ ...params, prompt: [1, 2, 3, 4, 5] });
+  assert.equal(ids.usage.prompt_tokens, 5);
+  let streamed = '';
+  for await (const c of await client.completions.create({ ...params, prompt: 'The rays of light', stream: true })) {
+    streamed += c.choices[0]?.text ?? '';
+  }
+  assert.equal(streamed, text.choices[0].text);
+});
+
+test('seeded sampling repeats, n gives distinct choices, stop strings cut', async () => {
+  const sampled = { temperature: 1, seed: 7, n: 3, max_tokens: 24 };
+  const [a, b] = [await ask('hacker', sampled), await ask('hacker', sampled)];
+  const texts = (r) => r.choices.map((c) => c.message.content);
+  assert.deepEqual(texts(a), texts(b));
+  assert.deepEqual(a.choices.map((c) => c.index).sort(), [0, 1, 2]);
+  assert.equal(new Set(texts(a)).size, 3);
+  const whole = (await ask('prophet')).choices[0].message.content;
+  const stop = whole.slice(5, 9);
+  const cut = await ask('prophet', { stop });
+  assert.equal(cut.choices[0].message.content, whole.slice(0, whole.indexOf(stop)));
+  assert.equal(cut.choices[0].finish_reason, 'stop');
+});
+
+test('errors are the exception classes of the client', async () => {
+  await assert.rejects(ask('nobody'), (e) => e instanceof OpenAI.NotFoundError && e.code === 'model_not_found');
+  await assert.rejects(ask('prophet', { temperature: 9 }),
+    (e) => e instanceof OpenAI.BadRequestError && e.param === 'temperature');
+  const long = 'and it came to pass '.repeat(2000);
+  await assert.rejects(ask('prophet', { messages: [{ role: 'user', content: long }] }), (e) => {
+    assert.ok(e instanceof OpenAI.BadRequestError);
+    assert.equal(e.code, 'context_length_exceeded');
+    assert.match(e.message, /512/); // the model's length ...
+    assert.match(e.message, /\d{4,}/); // ... and the prompt's
+    return true;
+  });
+});
+
+test('a client that leaves is cancelled', async () => {
+  const from = serve.lines.length;
+  const stream = await client.completions.create({
+    model: 'hacker', prompt: 'a', max_tokens: 400, ignore_eos: true, stream: true, temperature: 0 });
+  for await (const chunk of stream) { void chunk; break; } // leaving the loop aborts the request
+  const end = await serve.waitFor((e) => e.event === 'seq_end', { from });
+  assert.equal(end.end, 'cancelled');
+});

@@ -1,0 +1,82 @@
+// kill -9 in mid-stream: of a device process, and of the scheduler.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Serve, badLines, names } from './serve.mjs';
+
+let serve;
+before(async () => { serve = await Serve.start({ flags: ['--device-link', '64M'] }); });
+after(async () => {
+  assert.equal(await serve.stop(), 0);
+  assert.deepEqual(badLines(serve), []);
+});
+
+const request = (i) => ({
+  model: names[i % 3], prompt: `Of the nature of ${'abcdef'[i]}`, max_tokens: 300, ignore_eos: true,
+  temperature: i % 2 ? 1 : 0, seed: i, logprobs: 0, stream: true });
+
+/** Streams one completion; onTokens(total) is called as they come. Resolves with tokens and request id. */
+async function stream(body, onTokens = () => {}) {
+  const response = await fetch(`${serve.url}/v1/completions`, { method: 'POST', body: JSON.stringify(body) });
+  const id = response.headers.get('x-request-id');
+  const tokens = [];
+  let rest = '', done = false;
+  try {
+    for await (const bytes of response.body.pipeThrough(new TextDecoderStream())) {
+      rest += bytes;
+      for (let cut; (cut = rest.indexOf('\n\n')) >= 0; rest = rest.slice(cut + 2)) {
+        const data = rest.slice(0, cut).replace(/^data: /, '');
+        if (data === '[DONE]') { done = true; continue; }
+        tokens.push(...(JSON.parse(data).choices?.[0]?.logprobs?.tokens ?? []));
+        onTokens(tokens.length);
+      }
+    }
+  } catch { /* the connection broke: what came so far counts */ }
+  return { id, tokens, done };
+}
+
+test('a killed device process: every stream goes on as it would have', async () => {
+  const alone = [];
+  for (let i = 0; i < 6; i++) alone.push((await stream(request(i))).tokens);
+  const from = serve.lines.length;
+  const victim = serve.pid('device');
+  let killed = false;
+  const streams = [0, 1, 2, 3, 4, 5].map((i) => stream(request(i), (n) => {
+    if (n >= 20 && !killed) { killed = true; process.kill(victim, 'SIGKILL'); }
+  }));
+  const results = await Promise.all(streams);
+  assert.ok(killed);
+  await serve.waitFor((e) => e.event === 'device_started' && Number(e.pid) !== victim, { from });
+  results.forEach((r, i) => {
+    assert.ok(r.done, `stream ${i} was cut`);
+    assert.equal(r.tokens.length, 300);
+    assert.deepEqual(r.tokens, alone[i]);
+  });
+});
+
+test('a killed scheduler: no accepted request is missing in Redis, and all of them end', async () => {
+  const redis = (...args) => execFileSync('redis-cli', ['-s', join(serve.dir, 'redis.sock'), ...args],
+    { encoding: 'utf8' }).trim();
+  const from = serve.lines.length;
+  const victim = serve.pid('scheduler');
+  let killed = false;
+  const streams = [0, 1, 2, 3, 4, 5].map((i) => stream(request(i), (n) => {
+    if (n >= 10 && !killed) { killed = true; process.kill(victim, 'SIGKILL'); }
+  }));
+  const accepted = (await Promise.all(streams)).filter((r) => r.id);
+  assert.ok(killed && accepted.length > 0);
+  const recovered = await serve.waitFor((e) => e.event === 'recovered', { from });
+  assert.ok(Number(recovered.unfinished) > 0);
+  const ends = new Map();
+  for (const r of accepted) {
+    const end = await serve.waitFor((e) => e.event === 'seq_end' && e.req === r.id, { from });
+    ends.set(r.id, end);
+    assert.equal(end.end, 'length');
+    assert.equal(end.tokens, '300');
+  }
+  for (const [id, end] of ends) {
+    const keys = redis('--scan', '--pattern', `*${end.seq}*`);
+    assert.notEqual(keys, '', `no record of ${id}`);
+  }
+});

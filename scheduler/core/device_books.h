@@ -23,14 +23,15 @@ struct dev_slot {
     uint64_t loaded;              /* bytes that came in during this round */
     uint64_t last_step;           /* number of its last step, for least recently used */
     struct ordered sets[DEV_CLASSES];
-    uint32_t n_seqs;
-    int32_t place;       /* in the work list; -1: has no sequences */
-    uint64_t turn_round; /* round of its last turn */
+    uint32_t n_seqs, n_redo; /* n_redo: of them, those with redo set */
+    int32_t place;           /* in the work list; -1: has no sequences */
+    uint64_t turn_round;     /* round of its last turn */
     double quota_s;
 };
 
 struct dev_seq {
     bool used, going_out;
+    bool redo; /* its KV was lost, and it has not been prefilled again since */
     uint32_t slot;
     enum dev_class class;
     enum br_dev_kv kv;
@@ -48,8 +49,8 @@ struct dev_round {
     bool in_turn;
     bool evicted; /* weights went out during this round */
     uint64_t number;
-    uint32_t steps; /* of this turn */
-    double clock_s; /* when the turn's quota began */
+    uint32_t steps, tokens; /* of this turn: steps done, tokens that came out */
+    double clock_s;         /* when the turn's quota began */
 };
 
 struct br_dev {

@@ -36,15 +36,20 @@ static const char *slot_broken(const struct br_dev *dev, uint32_t slot)
 int br_dev_check(const struct br_dev *dev, struct br_err *err)
 {
     const char *broken = dev->policy->broken(dev);
-    uint32_t in_slots = 0, used = 0;
+    uint32_t in_slots = 0, used = 0, redo = 0, redo_counted = 0;
     for (uint32_t i = 0; i < dev->config.max_slots && !broken; i++) {
         broken = slot_broken(dev, i);
         in_slots += dev->slots[i].n_seqs;
+        redo_counted += dev->slots[i].n_redo;
     }
-    for (uint32_t i = 0; i < dev->config.max_seqs; i++)
+    for (uint32_t i = 0; i < dev->config.max_seqs; i++) {
         used += dev->seqs[i].used;
+        redo += dev->seqs[i].redo;
+    }
     if (!broken && (used != dev->n_seqs || in_slots != used))
         broken = "a sequence is in no slot";
+    if (!broken && redo != redo_counted)
+        broken = "the count of sequences to compute again is wrong";
     if (!broken && dev->current >= 0 && !dev->slots[dev->current].used)
         broken = "the current slot was removed";
     return broken ? br_err_set(err, BR_ECORRUPT, "scheduler: %s", broken) : 0;

@@ -55,6 +55,12 @@ static void seq_add(struct br_dev *dev, double now_s, const struct br_dev_event 
         dev->policy->join(dev, event->slot);
 }
 
+static void redo_set(struct br_dev *dev, struct dev_seq *q, bool redo)
+{
+    dev->slots[q->slot].n_redo += redo - q->redo;
+    q->redo = redo;
+}
+
 static bool on_device(const struct dev_seq *q)
 {
     return q->kv == BR_DEV_KV_ON_DEVICE;
@@ -68,6 +74,7 @@ static void seq_end(struct br_dev *dev, uint32_t seq)
         dev->room++;
         dev->short_until_s = -1;
     }
+    redo_set(dev, q, false);
     q->used = false;
     dev->n_seqs--;
     if (--dev->slots[q->slot].n_seqs == 0)
@@ -94,6 +101,7 @@ static void seq_reset(struct br_dev *dev, double now_s, const struct br_dev_even
     q->left = event->tokens ? event->tokens : 1;
     q->asked = 0;
     q->going_out = false;
+    redo_set(dev, q, true);
     dev_seq_place(dev, event->seq);
 }
 
@@ -102,6 +110,10 @@ static void seq_stepped(struct br_dev *dev, const struct br_dev_event *event)
     struct dev_seq *q = &dev->seqs[event->seq];
     q->left -= event->tokens < q->left ? event->tokens : q->left;
     q->delivered += event->emitted;
+    if ((int32_t)q->slot == dev->current)
+        dev->round.tokens += event->emitted;
+    if (q->left == 0)
+        redo_set(dev, q, false);
     if (q->kv == BR_DEV_KV_NONE)
         q->kv = BR_DEV_KV_ON_DEVICE;
     dev_seq_place(dev, event->seq);

@@ -96,12 +96,13 @@ static void rr_stepped(struct br_dev *dev, uint32_t slot, double now_s)
         r->clock_s = now_s - dev->slots[slot].step_s;
 }
 
-/* To the nearest whole step. */
+/* To the nearest whole step. A slot that has to compute lost KV again keeps its turn until a token comes out: were it
+ * cut short, the others could make it lose that KV again, and so on for ever. */
 static bool turn_over(const struct br_dev *dev, double now_s)
 {
     const struct dev_round *r = &dev->round;
     const struct dev_slot *s = &dev->slots[r->list[r->at]];
-    if (r->n == 1 || r->steps == 0)
+    if (r->n == 1 || r->steps == 0 || (s->n_redo && r->tokens == 0))
         return false;
     return dev->config.switch_every_step || now_s - r->clock_s + s->step_s / 2 > s->quota_s;
 }
@@ -121,7 +122,7 @@ static int32_t turn_begin(struct br_dev *dev)
 {
     struct dev_round *r = &dev->round;
     r->in_turn = true;
-    r->steps = 0;
+    r->steps = r->tokens = 0;
     dev->slots[r->list[r->at]].turn_round = r->number;
     return (int32_t)r->list[r->at];
 }

@@ -1,8 +1,10 @@
 /* A model's weights in device-ready layout, in a memory file that outlives the process that built it.
  *
- * File: a 4096-byte header (magic, layout version, key, numeric, unit table, checksum of each unit, commit word written
- * last), then the units in order. Mode 0600, one lock (flock) per file while it is built. A file without its commit
- * word or with another key is rebuilt; checksums are verified at the first use after a restart. */
+ * File: a header of 4096 bytes, or a multiple for models of very many layers (magic, layout version, key, shape,
+ * numeric, unit table with the checksum of each unit, commit word written last), then the units in order. Mode 0600,
+ * built under a lock (flock on NAME.weights.lock) as NAME.weights.tmp and renamed. A file without its commit word, with
+ * another key or a wrong checksum is rebuilt. Every open but the builder's own verifies all checksums, about 0.1 s a
+ * GiB. The source's files are read again only when their size, time or inode changed; then the key decides. */
 #ifndef BRIAREUS_WORKER_WEIGHTS_IMAGE_H
 #define BRIAREUS_WORKER_WEIGHTS_IMAGE_H
 
@@ -18,11 +20,13 @@ struct br_weight_image {
 };
 
 /* Opens or builds CACHE_DIR/<name>.weights from the Hugging Face folder dir. numeric AUTO: BF16 when every matrix of
- * the files is BF16, else F32. name is a plain file name. Errors name file and tensor; nothing half-built stays behind.
- */
+ * the files is BF16, else F32. name is a plain file name; cache_dir is made (mode 0700) if its parent is there. Waits
+ * while another process builds the same image. Errors name file and tensor; nothing half-built stays behind. BR_ENOMEM:
+ * cache_dir has no room, with the numbers. */
 int br_weight_image_open(const char *dir, const char *name, const char *cache_dir, enum br_numeric numeric,
                          struct br_weight_image **out, struct br_err *err);
-/* Opens a committed image only, without the model folder (a restarted device process). */
+/* Opens a committed image only, without the model folder (a restarted device process). BR_ENOENT: no such file;
+ * BR_ECORRUPT: another format or layout version, not committed, truncated, or a checksum is wrong. */
 int br_weight_image_attach(const char *path, struct br_weight_image **out, struct br_err *err);
 void br_weight_image_close(struct br_weight_image *image);
 

@@ -72,7 +72,7 @@ void br_detok_push(struct br_detok *detok, int32_t id, struct br_buf *out)
         return;
     raw = piece->raw;
     len = piece->raw_len;
-    if (decoder->coding == BR_CODING_METASPACE && !(piece->flags & BR_PIECE_BYTE))
+    if (decoder->coding != BR_CODING_BYTELEVEL && !(piece->flags & BR_PIECE_BYTE))
         br_detok_flush(detok, out); /* only tokens of single bytes make characters together */
     while (detok->first && decoder->first_piece_spaces && len > 0 && raw[0] == ' ') {
         raw++;

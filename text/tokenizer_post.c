@@ -63,7 +63,7 @@ static int decoder_sequence(struct br_decoder *decoder, json_t *list, struct br_
         if (decoder_step(decoder, entry, &seen, err) != 0)
             return err->code;
     }
-    decoder->coding = BR_CODING_METASPACE;
+    decoder->coding = seen.fallback ? BR_CODING_FALLBACK : BR_CODING_METASPACE;
     if (!seen.replace)
         return br_err_set(err, BR_ENOTSUP, "decoder Sequence: one without Replace is not supported");
     return 0;

@@ -75,11 +75,11 @@ static void vocab_index(struct br_vocab *vocab, int32_t id)
     vocab->slots[slot] = id;
 }
 
-static size_t metaspace_decode(const char *text, size_t len, char *out, unsigned *flags)
+static size_t metaspace_decode(const char *text, size_t len, bool fallback, char *out, unsigned *flags)
 {
     static const char hex[] = "0123456789ABCDEF";
     size_t n = 0;
-    if (len == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>') {
+    if (fallback && len == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>') {
         const char *hi = memchr(hex, text[3], 16), *lo = memchr(hex, text[4], 16);
         if (hi && lo) {
             *flags |= BR_PIECE_BYTE;
@@ -115,8 +115,8 @@ static int vocab_put(struct br_vocab *vocab, char **at, const char *text, size_t
     piece->flags |= BR_PIECE_PRESENT | flags;
     raw =
         *at; /* a second naming decodes again: an added token of a byte-level vocabulary stands for its literal text */
-    if (coding == BR_CODING_METASPACE)
-        piece->raw_len = (uint32_t)metaspace_decode(text, len, raw, &piece->flags);
+    if (coding != BR_CODING_BYTELEVEL)
+        piece->raw_len = (uint32_t)metaspace_decode(text, len, coding == BR_CODING_FALLBACK, raw, &piece->flags);
     else if (flags & BR_PIECE_ADDED)
         piece->raw_len = (uint32_t)len, memcpy(raw, text, len);
     else

@@ -24,7 +24,8 @@ enum br_piece_flags {
 /* How token text turns into bytes. */
 enum br_piece_coding {
     BR_CODING_BYTELEVEL, /* GPT-2's byte alphabet */
-    BR_CODING_METASPACE, /* U+2581 is a space, <0xAB> a byte */
+    BR_CODING_METASPACE, /* U+2581 is a space */
+    BR_CODING_FALLBACK,  /* the same, and <0xAB> is a byte */
 };
 
 struct br_piece {

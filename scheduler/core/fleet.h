@@ -15,14 +15,15 @@ struct br_fleet_config {
 };
 
 enum br_fleet_event_kind {
-    BR_FLEET_DEVICE_UP,    /* device; serves no model yet */
+    BR_FLEET_DEVICE_UP,    /* device; serves no model yet. Up already: only a drain ends */
     BR_FLEET_DEVICE_DOWN,  /* device: its sequences wait again */
     BR_FLEET_DEVICE_DRAIN, /* device: gets nothing new */
     BR_FLEET_MODEL_ON,     /* device, model: may run there; step_s, load_s */
-    BR_FLEET_MODEL_OFF,    /* device, model */
+    BR_FLEET_MODEL_OFF,    /* device, model: its sequences there wait again */
     BR_FLEET_ARRIVE,       /* seq, model, tokens: admitted or refused now, assigned now or when a device comes */
-    BR_FLEET_RECOVER,      /* seq, model, tokens: like arrive, but never refused */
-    BR_FLEET_ADOPT,        /* seq, device: runs there already */
+    BR_FLEET_RECOVER,      /* seq, model, tokens: like arrive, but never refused; of a known seq: nothing */
+    BR_FLEET_ADOPT,        /* seq, device, (if unknown:) model, tokens: runs there already; if assigned to another
+                              device meanwhile it stays there: see br_fleet_device_of */
     BR_FLEET_END,          /* seq */
     BR_FLEET_TICK,
 };

@@ -1,0 +1,18 @@
+#!/bin/bash
+# The pure libraries call nothing but memory copies, arithmetic (libgcc's too) and error messages; malloc and free only in the files
+# of *_create and *_destroy. symbols.sh LIBRARY ...: fails with the symbols that are not allowed.
+set -euo pipefail
+allowed='^(mem(cpy|move|set|cmp)|strcmp|br_err_set|__assert_fail|__memcpy_chk|__(popcount|ctz|clz)[sd]i2|sqrt|fabs|fmin|fmax|floor|ceil)$'
+sanitizers='^(__(asan|ubsan|tsan|gcov)_|_GLOBAL_OFFSET_TABLE_$|__stack_chk_fail$)'
+bad=0
+for library in "$@"; do
+    own=$(nm --defined-only "$library" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u)
+    while read -r file symbol; do
+        [[ $symbol =~ $allowed || $symbol =~ $sanitizers ]] && continue
+        [[ $file == *create.c.o && $symbol =~ ^(calloc|malloc|free)$ ]] && continue
+        grep -qxF -- "$symbol" <<<"$own" && continue
+        echo "$(basename "$library"): $file calls $symbol"
+        bad=1
+    done < <(nm -u "$library" | awk '/:$/ { file = substr($1, 1, length($1) - 1) } $1 == "U" { print file, $2 }')
+done
+exit $bad

@@ -16,7 +16,7 @@ struct br_gateway_call; /* one client request with its sequences (n choices x pr
 
 struct br_gateway_model {
     const char *name;
-    const struct br_tokenizer *tokenizer; /* borrowed, lives as long as the gateway */
+    const struct br_tokenizer *tokenizer; /* borrowed; models never move or go while the gateway lives */
     bool has_chat;
     struct br_chat_template chat; /* see text/chat.h; has_chat false: chat completions are refused with a clear 400 */
     uint32_t max_context;         /* positions: prompt + output */
@@ -48,24 +48,32 @@ struct br_gateway_backend {
     /* The sequences of one call (specs are borrowed during the call; ids are set). Exactly one of br_gateway_accepted
      * or br_gateway_refused follows, at once or later; then tokens. */
     void (*submit)(void *ctx, struct br_gateway_call *call, const struct br_seq_spec *specs, uint32_t n);
-    /* The client is gone or its stop string was met: nobody waits for this sequence. No tokens may come afterwards. */
+    /* The client is gone (or the gateway stops): nobody waits for this sequence. No word about it may come afterwards,
+     * nor about the call once all its unfinished sequences are cancelled. Never called from inside br_gateway_tokens:
+     * a sequence that met its stop string is ended by the worker (BR_END_STOP_TEXT), the gateway only cuts the text. */
     void (*cancel)(void *ctx, struct br_gateway_call *call, uint64_t seq);
     bool (*healthy)(void *ctx, const char **why);
 };
 
 int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,
                      struct br_gateway **out, struct br_err *err);
-/* Stops listening, ends open calls with 503 or an SSE error, frees. */
+/* Stops listening; idle connections close, the others after the answer they wait for; /health says 503. */
+void br_gateway_drain(struct br_gateway *gateway);
+uint32_t br_gateway_open_calls(const struct br_gateway *gateway);
+/* Stops listening, cancels open calls and ends them with 503 or an SSE error, frees. Handles close and tokenising under
+ * way ends while the loop runs on: models and tokenizers must live until uv_run has returned. */
 void br_gateway_stop(struct br_gateway *gateway);
 int br_gateway_port(const struct br_gateway *gateway);
 
-/* What the backend says of a call. All from the loop's thread. A call that the client has left is NULLed by cancel: the
- * backend must not use it afterwards. */
+/* What the backend says of a call. All from the loop's thread, at once from inside submit or later. A call that the
+ * client has left is gone when the last of its sequences is cancelled: the backend must not use it afterwards. */
 void br_gateway_accepted(struct br_gateway_call *call);
 /* status 429 or 503 (with Retry-After) or 500; message for the client. The call is gone afterwards. */
 void br_gateway_refused(struct br_gateway_call *call, int status, double retry_after_s, const char *message);
-/* n tokens of one sequence, in order, each once; with end other than BR_END_NONE these are the last. When every
- * sequence of the call has ended, the answer is completed and the call is gone. */
+/* n tokens of one sequence, in order, each once; with end other than BR_END_NONE these are the last (n may be 0). The
+ * eos or stop id that ended a sequence (BR_END_STOP) is among its tokens; its text is left out unless include_stop.
+ * error: for the client, with BR_END_FAILED; may be NULL. When every sequence of the call has ended, the answer is
+ * completed and the call is gone. */
 void br_gateway_tokens(struct br_gateway_call *call, uint64_t seq, const struct br_token *tokens, uint32_t n,
                        enum br_end end, const char *error);
 

@@ -1,0 +1,348 @@
+/* The life of a call: read, bound to a model, submitted, accepted, answered; or abandoned at any point. */
+#include <assert.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "scheduler/gateway/gateway_impl.h"
+
+void br_request_id_line(char *out, size_t size, const char *wanted, const char *own)
+{
+    bool fine = wanted[0] != 0;
+    for (const char *p = wanted; *p; p++)
+        fine = fine && isgraph((unsigned char)*p);
+    if (fine || *own)
+        snprintf(out, size, "X-Request-Id: %s\r\n", fine ? wanted : own);
+    else
+        *out = 0;
+}
+
+/* ---- ends ---- */
+
+static void call_free(struct br_gateway_call *call)
+{
+    if (call->submitting) {
+        call->over = true;
+        return;
+    }
+    if (call->http)
+        call->http->call = NULL;
+    if (call->prev)
+        call->prev->next = call->next;
+    else
+        call->gateway->calls = call->next;
+    if (call->next)
+        call->next->prev = call->prev;
+    for (uint32_t i = 0; i < call->n_choices; i++)
+        br_choice_free(&call->choices[i]);
+    free(call->choices);
+    br_request_free(&call->request);
+    br_buf_free(&call->body);
+    br_buf_free(&call->head);
+    br_buf_free(&call->event);
+    free(call);
+}
+
+/* Answers with an error and ends the call. */
+static void call_refuse(struct br_gateway_call *call, const struct br_problem *problem)
+{
+    char line[BR_HTTP_HEADER_VALUE + 32];
+    br_request_id_line(line, sizeof line, call->request_id, call->request.id);
+    br_http_answer_problem(call->http, problem, line);
+    call_free(call);
+}
+
+static void call_cancel(struct br_gateway_call *call)
+{
+    const struct br_gateway_backend *backend = &call->gateway->backend;
+    if (call->state == CALL_READING)
+        return;
+    for (uint32_t i = 0; i < call->n_choices; i++)
+        if (call->choices[i].end == BR_END_NONE)
+            backend->cancel(backend->ctx, call, call->choices[i].seq);
+}
+
+/* A job cannot be stopped once it runs: the call stays until it is back. */
+static void call_leave(struct br_gateway_call *call)
+{
+    call->http->call = NULL;
+    call->http = NULL;
+    if (call->work.data == call)
+        uv_cancel((uv_req_t *)&call->work);
+    else
+        call_free(call);
+}
+
+void br_call_abandon(struct br_gateway_call *call)
+{
+    br_log(BR_INFO, "client_gone", "req=%s open=%u", call->request.id, call->n_open);
+    call_cancel(call);
+    call_leave(call);
+}
+
+void br_call_stop(struct br_gateway_call *call)
+{
+    static const char message[] = "The server is shutting down.";
+    struct br_problem problem;
+    call_cancel(call);
+    br_problem_set(&problem, 503, NULL, NULL, "%s", message);
+    problem.retry_after_s = 1;
+    if (call->http->state == BR_HTTP_STREAM) {
+        snprintf(call->error, sizeof call->error, "%s", message);
+        br_sse_error(call, 503, message);
+        br_sse_end(call);
+    } else {
+        br_http_answer_problem(call->http, &problem, "");
+    }
+    call_leave(call);
+}
+
+/* ---- answering ---- */
+
+static void answer_whole_choice(struct br_gateway_call *call, struct br_choice *choice, struct br_buf *out)
+{
+    const struct br_request *request = &call->request;
+    const char *echo = request->prompts[choice->index / request->n].echo;
+    struct br_buf text = {0};
+    struct br_answer_choice answer = {.index = choice->index, .finish = br_answer_finish(choice->end)};
+    br_buf_puts(&text, echo ? echo : "");
+    br_buf_add(&text, choice->text.data, choice->ready);
+    answer.text = text.data;
+    answer.len = text.len;
+    answer.logprobs = request->base.sampling.logprobs >= 0 ? &choice->logprobs : NULL;
+    br_buf_puts(out, choice->index ? "," : "");
+    br_answer_choice(request, &answer, out);
+    br_buf_free(&text);
+}
+
+static void answer_whole(struct br_gateway_call *call)
+{
+    char line[BR_HTTP_HEADER_VALUE + 32];
+    struct br_buf body = {0};
+    uint64_t tokens = 0;
+    br_answer_head(&call->request, false, call->created_s, &body);
+    for (uint32_t i = 0; i < call->n_choices; i++) {
+        answer_whole_choice(call, &call->choices[i], &body);
+        tokens += call->choices[i].n_tokens;
+    }
+    br_buf_puts(&body, "]");
+    br_answer_usage(call->prompt_tokens, tokens, &body);
+    br_buf_puts(&body, "}");
+    br_request_id_line(line, sizeof line, call->request_id, call->request.id);
+    br_http_answer(call->http, 200, "application/json", line, body.data, body.len);
+    br_buf_free(&body);
+}
+
+static void call_finish(struct br_gateway_call *call)
+{
+    struct br_problem problem;
+    if (!call->request.stream && call->error[0]) {
+        br_problem_set(&problem, 500, NULL, NULL, "%s", call->error);
+        call_refuse(call, &problem);
+        return;
+    }
+    if (call->request.stream)
+        br_sse_end(call);
+    else
+        answer_whole(call);
+    call_free(call);
+}
+
+/* ---- what the backend says ---- */
+
+void br_gateway_accepted(struct br_gateway_call *call)
+{
+    if (call->state == CALL_ACCEPTED)
+        return;
+    call->state = CALL_ACCEPTED;
+    if (call->request.stream)
+        br_sse_begin(call);
+}
+
+void br_gateway_refused(struct br_gateway_call *call, int status, double retry_after_s, const char *message)
+{
+    struct br_problem problem;
+    assert(call->state == CALL_SUBMITTED);
+    br_problem_set(&problem, status, status == 429 ? "rate_limit_exceeded" : NULL, NULL, "%s", message);
+    problem.retry_after_s = retry_after_s > 0 || status == 500 ? retry_after_s : 1;
+    call_refuse(call, &problem);
+}
+
+static struct br_choice *call_choice(struct br_gateway_call *call, uint64_t seq)
+{
+    for (uint32_t i = 0; i < call->n_choices; i++)
+        if (call->choices[i].seq == seq)
+            return &call->choices[i];
+    return NULL;
+}
+
+void br_gateway_tokens(struct br_gateway_call *call, uint64_t seq, const struct br_token *tokens, uint32_t n,
+                       enum br_end end, const char *error)
+{
+    struct br_choice *choice = call_choice(call, seq);
+    if (!choice || choice->end != BR_END_NONE)
+        return;
+    br_gateway_accepted(call);
+    if (end >= BR_END_CANCELLED)
+        snprintf(call->error, sizeof call->error, "%s",
+                 error ? error : (end == BR_END_CANCELLED ? "The request was cancelled." : "The request failed."));
+    br_choice_push(choice, &call->request, tokens, n, end);
+    if (call->request.stream)
+        br_sse_deliver(call, choice);
+    if (end != BR_END_NONE && --call->n_open == 0)
+        call_finish(call);
+}
+
+/* ---- from a request to the backend ---- */
+
+static void call_choices(struct br_gateway_call *call, const struct br_seq_spec *specs, uint32_t n)
+{
+    call->n_choices = call->n_open = n;
+    call->choices = br_calloc(n, sizeof *call->choices);
+    for (uint32_t i = 0; i < n; i++) {
+        br_choice_init(&call->choices[i], &call->request, call->model->tokenizer);
+        call->choices[i].seq = specs[i].id;
+        call->choices[i].index = i;
+    }
+    for (uint32_t i = 0; i < call->request.n_prompts; i++)
+        call->prompt_tokens += call->request.prompts[i].ids.len;
+}
+
+static void call_submit(struct br_gateway_call *call)
+{
+    const struct br_gateway_backend *backend = &call->gateway->backend;
+    uint32_t n;
+    struct br_seq_spec *specs = br_request_specs(&call->request, &n);
+    call_choices(call, specs, n);
+    call->state = CALL_SUBMITTED;
+    call->submitting = true; /* the backend may refuse, even finish, at once: the specs borrow from the call */
+    backend->submit(backend->ctx, call, specs, n);
+    call->submitting = false;
+    free(specs);
+    for (uint32_t i = 0; i < call->request.n_prompts; i++)
+        br_ids_free(&call->request.prompts[i].ids);
+    if (call->over)
+        call_free(call);
+}
+
+static void bind_work(uv_work_t *work)
+{
+    struct br_gateway_call *call = work->data;
+    call->rc = br_request_bind(&call->request, call->model, &call->problem);
+}
+
+static void call_bound(struct br_gateway_call *call)
+{
+    if (call->rc < 0)
+        call_refuse(call, &call->problem);
+    else
+        call_submit(call);
+}
+
+static void parse_work(uv_work_t *work)
+{
+    struct br_gateway_call *call = work->data;
+    call->rc = br_request_parse(&call->request, call->request.kind, call->body.data, call->body.len,
+                                call->gateway->config.max_choices, &call->problem);
+}
+
+/* Runs fn here, or on the thread pool when the body is long; then `then`, on the loop. */
+static void job_done(struct br_gateway_call *call, void (*then)(struct br_gateway_call *))
+{
+    struct br_gateway *gateway = call->gateway;
+    call->work.data = NULL;
+    if (call->http)
+        then(call);
+    else
+        call_free(call);
+    gateway->n_jobs--;
+    br_gateway_job_done(gateway);
+}
+
+static void on_bound(uv_work_t *work, int status)
+{
+    (void)status; /* cancelled only when the client is gone */
+    job_done(work->data, call_bound);
+}
+
+static void call_run(struct br_gateway_call *call, uv_work_cb fn, uv_after_work_cb after,
+                     void (*then)(struct br_gateway_call *))
+{
+    call->work.data = call;
+    if (call->body.len >= BR_REQUEST_INLINE_BYTES && uv_queue_work(call->gateway->loop, &call->work, fn, after) == 0) {
+        call->gateway->n_jobs++;
+        return;
+    }
+    fn(&call->work);
+    call->work.data = NULL;
+    then(call);
+}
+
+static int call_model(struct br_gateway_call *call)
+{
+    const struct br_gateway_backend *backend = &call->gateway->backend;
+    const char *trouble;
+    call->model = backend->model(backend->ctx, call->request.model);
+    if (!call->model)
+        return br_problem_set(&call->problem, 404, "model_not_found", "model", "The model '%s' does not exist.",
+                              call->request.model);
+    trouble = backend->model_trouble(backend->ctx, call->model);
+    if (!trouble)
+        return 0;
+    br_problem_set(&call->problem, 503, NULL, "model", "The model '%s' cannot be served now: %s.", call->request.model,
+                   trouble);
+    call->problem.retry_after_s = 5;
+    return -1;
+}
+
+static void call_parsed(struct br_gateway_call *call)
+{
+    br_buf_free(&call->body);
+    if (call->rc < 0 || call_model(call) < 0) {
+        call_refuse(call, &call->problem);
+        return;
+    }
+    call->request.base.ttft_s = call->ttft_s;
+    call->request.base.tbt_s = call->tbt_s;
+    call_run(call, bind_work, on_bound, call_bound);
+}
+
+static void on_parsed(uv_work_t *work, int status)
+{
+    (void)status;
+    job_done(work->data, call_parsed);
+}
+
+static int call_headers(struct br_gateway_call *call)
+{
+    struct br_http *http = call->http;
+    if (br_request_slo("x-slo-ttft-ms", http->header[BR_HEADER_SLO_TTFT], &call->ttft_s, &call->problem) < 0)
+        return -1;
+    return br_request_slo("x-slo-tbt-ms", http->header[BR_HEADER_SLO_TBT], &call->tbt_s, &call->problem);
+}
+
+void br_call_start(struct br_gateway *gateway, struct br_http *http, enum br_request_kind kind)
+{
+    struct br_gateway_call *call = br_calloc(1, sizeof *call);
+    call->gateway = gateway;
+    call->http = http;
+    http->call = call;
+    call->next = gateway->calls;
+    if (call->next)
+        call->next->prev = call;
+    gateway->calls = call;
+    call->request.kind = kind;
+    call->created_s = br_wall_ns() / BR_NS_PER_S;
+    snprintf(call->request_id, sizeof call->request_id, "%s", http->header[BR_HEADER_REQUEST_ID]);
+    call->body = http->body;
+    call->body_len = http->body.len;
+    http->body = (struct br_buf){0};
+    if (call_headers(call) < 0)
+        call_refuse(call, &call->problem);
+    else
+        call_run(call, parse_work, on_parsed, call_parsed);
+}

@@ -1,0 +1,86 @@
+#include "scheduler/gateway/gateway.h"
+
+#include <stdlib.h>
+
+#include "scheduler/gateway/gateway_impl.h"
+
+static void gateway_free_if_done(struct br_gateway *gateway)
+{
+    if (gateway->stopping && !gateway->server && gateway->n_jobs == 0)
+        free(gateway);
+}
+
+static void on_server_closed(void *ctx)
+{
+    struct br_gateway *gateway = ctx;
+    gateway->server = NULL;
+    gateway_free_if_done(gateway);
+}
+
+void br_gateway_job_done(struct br_gateway *gateway)
+{
+    gateway_free_if_done(gateway);
+}
+
+static void on_gone(struct br_http *http)
+{
+    if (http->call)
+        br_call_abandon(http->call);
+}
+
+int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,
+                     struct br_gateway **out, struct br_err *err)
+{
+    struct br_gateway *gateway = br_calloc(1, sizeof *gateway);
+    struct br_server_config server = {
+        .host = config->host,
+        .port = config->port,
+        .max_connections = config->max_connections,
+        .limits = {.max_header_bytes = config->max_header_bytes, .max_body_bytes = config->max_body_bytes},
+        .header_timeout_ms = config->header_timeout_ms,
+        .idle_timeout_ms = config->idle_timeout_ms,
+        .max_out_bytes = config->max_out_bytes};
+    struct br_server_handler handler = {.ctx = gateway, .request = br_route, .gone = on_gone};
+    json_object_seed(0); /* before threads parse */
+    gateway->loop = loop;
+    gateway->config = *config;
+    gateway->backend = *backend;
+    if (br_server_start(loop, &server, &handler, &gateway->server, err) < 0) {
+        free(gateway);
+        return err->code;
+    }
+    gateway->config.host = NULL; /* the caller's; not needed again */
+    *out = gateway;
+    return 0;
+}
+
+void br_gateway_drain(struct br_gateway *gateway)
+{
+    br_server_drain(gateway->server);
+}
+
+uint32_t br_gateway_open_calls(const struct br_gateway *gateway)
+{
+    uint32_t n = 0;
+    for (const struct br_gateway_call *call = gateway->calls; call; call = call->next)
+        n++;
+    return n;
+}
+
+void br_gateway_stop(struct br_gateway *gateway)
+{
+    struct br_gateway_call *next;
+    gateway->stopping = true;
+    br_server_drain(gateway->server);
+    for (struct br_gateway_call *call = gateway->calls; call; call = next) {
+        next = call->next;
+        if (call->http)
+            br_call_stop(call);
+    }
+    br_server_stop(gateway->server, on_server_closed, gateway);
+}
+
+int br_gateway_port(const struct br_gateway *gateway)
+{
+    return br_server_port(gateway->server);
+}

@@ -91,7 +91,7 @@ jq -rn --slurpfile s "$work/shared.json" --slurpfile d "$work/dedicated.json" \
     (delta($d0; $d1; "kv_out_bytes") + delta($d0; $d1; "kv_in_bytes")) / 1e6 | num(1)),
   row("time lost to switching"; "\(100 * delta($s0; $s1; "stalled_s") / delta($s0; $s1; "wall_s") | num(2)) %";
     "\(100 * delta($d0; $d1; "stalled_s") / delta($d0; $d1; "wall_s") | num(2)) %"),
-  row("a load costs, decode steps"; [$s1[0].models[] | .load_s / .step_s] | min | num(0); "-")'
+  row("a load costs, decode steps"; [$s1[0].devices[].models[] | .load_s / .step_s] | min | num(0); "-")'
 cat <<END
 
 Keep it running and try it:

@@ -1,5 +1,6 @@
 #include "scheduler/service.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 
 #include "scheduler/service_impl.h"
@@ -48,8 +49,11 @@ void br_service_close(struct br_service *s)
 
 void br_service_destroy(struct br_service *s)
 {
-    for (uint32_t i = 0; i < s->config.max_devices; i++)
+    for (uint32_t i = 0; i < s->config.max_devices; i++) {
         free(s->devices[i].serves);
+        free(s->devices[i].step_s);
+        free(s->devices[i].load_s);
+    }
     free(s->devices);
     seqtab_destroy(s->seqs);
     free(s->actions);
@@ -97,6 +101,37 @@ static bool backend_healthy(void *ctx, const char **why)
     return s->queue->ops->healthy(s->queue);
 }
 
+/* ---- GET /stats ---- */
+
+static json_t *device_stats(const struct br_service *s, const struct sched_device *d)
+{
+    json_t *models = json_array();
+    for (uint32_t m = 0; m < br_models_count(s->models); m++)
+        if (d->serves[m])
+            json_array_append_new(models, json_pack("{s:s,s:f,s:f}", "name", br_models_at(s->models, m)->name, "step_s",
+                                                    d->step_s[m], "load_s", d->load_s[m]));
+    return json_pack("{s:s,s:i,s:b,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:o}", "node", d->node, "device", (int)d->number,
+                     "connected", d->peer != NULL, "steps", (json_int_t)d->total.steps, "switches",
+                     (json_int_t)d->total.switches, "loaded_bytes", (json_int_t)d->total.loaded_bytes, "kv_out_bytes",
+                     (json_int_t)d->total.kv_out_bytes, "kv_in_bytes", (json_int_t)d->total.kv_in_bytes, "compute_s",
+                     d->total.compute_s, "stalled_s", d->total.stalled_s, "wall_s", d->total.wall_s, "models", models);
+}
+
+static void backend_stats(void *ctx, struct br_buf *out)
+{
+    const struct br_service *s = ctx;
+    json_t *devices = json_array(), *root;
+    char *text;
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        json_array_append_new(devices, device_stats(s, &s->devices[i]));
+    root = json_pack("{s:I,s:I,s:o}", "unfinished", (json_int_t)seqtab_count(s->seqs), "waiting",
+                     (json_int_t)br_fleet_waiting(s->fleet), "devices", devices);
+    text = json_dumps(root, JSON_COMPACT);
+    br_buf_puts(out, text ? text : "{}");
+    free(text);
+    json_decref(root);
+}
+
 struct br_gateway_backend br_service_backend(struct br_service *s)
 {
     return (struct br_gateway_backend){.ctx = s,
@@ -106,5 +141,6 @@ struct br_gateway_backend br_service_backend(struct br_service *s)
                                        .model_trouble = backend_trouble,
                                        .submit = service_submit,
                                        .cancel = service_cancel,
-                                       .healthy = backend_healthy};
+                                       .healthy = backend_healthy,
+                                       .stats = backend_stats};
 }

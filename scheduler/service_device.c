@@ -72,6 +72,8 @@ static struct sched_device *device_slot(struct br_service *s, const Briareus__Re
             snprintf(d->node, sizeof d->node, "%s", hello->node);
             d->number = hello->device;
             d->serves = br_calloc(br_models_count(s->models) + 1, sizeof *d->serves);
+            d->step_s = br_calloc(br_models_count(s->models) + 1, sizeof *d->step_s);
+            d->load_s = br_calloc(br_models_count(s->models) + 1, sizeof *d->load_s);
             return d;
         }
     }
@@ -167,6 +169,8 @@ static void models_on(struct br_service *s, struct sched_device *d, const Briare
         } else {
             br_models_set_trouble(s->models, (uint32_t)model, NULL);
         }
+        d->step_s[model] = info->step_s;
+        d->load_s[model] = info->load_s;
         if (d->serves[model] == ok)
             continue;
         d->serves[model] = ok;

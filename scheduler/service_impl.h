@@ -16,7 +16,8 @@ struct sched_device {
     uint64_t incarnation, memory_bytes;
     struct br_link_peer *peer; /* NULL: away */
     int64_t away_since_ns;
-    bool *serves; /* [models] */
+    bool *serves;            /* [models] */
+    double *step_s, *load_s; /* [models], as registered */
     struct {
         uint64_t steps, switches, loaded_bytes, kv_out_bytes, kv_in_bytes;
         double compute_s, stalled_s, wall_s;

@@ -53,6 +53,8 @@ struct br_gateway_backend {
      * a sequence that met its stop string is ended by the worker (BR_END_STOP_TEXT), the gateway only cuts the text. */
     void (*cancel)(void *ctx, struct br_gateway_call *call, uint64_t seq);
     bool (*healthy)(void *ctx, const char **why);
+    /* Appends a JSON object for GET /stats; NULL: there is no such path. */
+    void (*stats)(void *ctx, struct br_buf *out);
 };
 
 int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,

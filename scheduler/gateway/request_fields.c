@@ -222,7 +222,11 @@ static int sampling_stream(struct br_request *request, struct br_problem *proble
     if (!request->stream)
         return br_problem_set(problem, 400, "invalid_value", "stream_options",
                               "'stream_options' is only allowed when 'stream' is true.");
-    return br_field_bool(options, "include_usage", &request->include_usage, problem);
+    if (br_field_bool(options, "include_usage", &request->include_usage, problem) < 0 ||
+        br_field_bool(options, "continuous_usage_stats", &request->running_usage, problem) < 0)
+        return -1;
+    request->running_usage = request->running_usage && request->include_usage; /* as vLLM has it */
+    return 0;
 }
 
 static int sampling_flags(struct br_request *request, struct br_problem *problem)

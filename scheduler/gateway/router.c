@@ -102,6 +102,21 @@ static void route_health(struct br_http *http, const char *rest)
     br_http_answer_problem(http, &problem, "");
 }
 
+static void route_stats(struct br_http *http, const char *rest)
+{
+    const struct br_gateway_backend *backend = &route_gateway(http)->backend;
+    struct br_buf body = {0};
+    struct br_problem problem;
+    (void)rest;
+    if (!backend->stats) {
+        br_problem_set(&problem, 404, "unknown_path", NULL, "This server keeps no statistics.");
+        br_http_answer_problem(http, &problem, "");
+        return;
+    }
+    backend->stats(backend->ctx, &body);
+    route_json(http, 200, "", &body);
+}
+
 static const struct route {
     const char *path; /* ending in '/': a prefix, the rest goes to the handler */
     unsigned methods;
@@ -112,6 +127,7 @@ static const struct route {
     {"/v1/models", ROUTE_GET, route_models},
     {"/v1/models/", ROUTE_GET, route_model},
     {"/health", ROUTE_GET, route_health},
+    {"/stats", ROUTE_GET, route_stats},
 };
 
 static const struct route *route_find(const char *path, const char **rest)

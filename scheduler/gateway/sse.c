@@ -10,12 +10,25 @@ static void sse_send(struct br_gateway_call *call)
     br_buf_clear(&call->event);
 }
 
+static uint64_t sse_tokens(const struct br_gateway_call *call)
+{
+    uint64_t tokens = 0;
+    for (uint32_t i = 0; i < call->n_choices; i++)
+        tokens += call->choices[i].n_tokens;
+    return tokens;
+}
+
 static void sse_chunk(struct br_gateway_call *call, const struct br_answer_choice *choice)
 {
     br_buf_puts(&call->event, "data: ");
     br_buf_add(&call->event, call->head.data, call->head.len);
     br_answer_chunk(&call->request, choice, &call->event);
-    br_buf_puts(&call->event, call->request.include_usage ? "],\"usage\":null}" : "]}");
+    br_buf_puts(&call->event, "]");
+    if (call->request.running_usage)
+        br_answer_usage(call->prompt_tokens, sse_tokens(call), &call->event);
+    else if (call->request.include_usage)
+        br_buf_puts(&call->event, ",\"usage\":null");
+    br_buf_puts(&call->event, "}");
     sse_send(call);
 }
 
@@ -75,13 +88,10 @@ void br_sse_error(struct br_gateway_call *call, int status, const char *message)
 
 static void sse_usage(struct br_gateway_call *call)
 {
-    uint64_t tokens = 0;
-    for (uint32_t i = 0; i < call->n_choices; i++)
-        tokens += call->choices[i].n_tokens;
     br_buf_puts(&call->event, "data: ");
     br_buf_add(&call->event, call->head.data, call->head.len);
     br_buf_puts(&call->event, "]");
-    br_answer_usage(call->prompt_tokens, tokens, &call->event);
+    br_answer_usage(call->prompt_tokens, sse_tokens(call), &call->event);
     br_buf_puts(&call->event, "}");
     sse_send(call);
 }

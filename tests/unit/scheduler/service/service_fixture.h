@@ -1,0 +1,69 @@
+/* A whole scheduler in one loop: gateway and link on real sockets, the queue in memory, scripted devices and clients.
+ * Everything is awaited by running the loop until a condition holds. */
+#ifndef BRIAREUS_TESTS_SERVICE_FIXTURE_H
+#define BRIAREUS_TESTS_SERVICE_FIXTURE_H
+
+#include "loadgen/client.h"
+#include "scheduler/service.h"
+
+enum { FIX_MAX_ASSIGNS = 64 };
+
+struct fix_assign {
+    uint64_t seq, fence;
+    uint32_t tokens; /* given with it */
+};
+
+struct fix_device {
+    struct fixture *f;
+    uint32_t number;
+    uint64_t incarnation;
+    struct br_link_client *link;
+    struct fix_assign assigns[FIX_MAX_ASSIGNS];
+    uint32_t n_assigns, n_cancels, n_welcomes, n_adopted, acknowledged;
+    uint64_t cancelled;
+    /* what Register reports as running */
+    uint64_t running_seq, running_fence;
+    uint32_t running_tokens;
+};
+
+struct fix_client {
+    struct load_client *client;
+    uint32_t tokens;
+    bool done, ok;
+    char why[300];
+};
+
+struct fixture {
+    uv_loop_t loop;
+    uv_timer_t limit;
+    bool late;
+    char dir[64], address[128];
+    struct br_queue *queue;
+    struct br_models *models;
+    struct br_service *service;
+    struct br_link_server *link;
+    struct br_gateway *gateway;
+    bool ready;
+};
+
+void fixture_open(struct fixture *f, double adopt_s, uint32_t max_unfinished);
+void fixture_close(struct fixture *f);
+/* Runs the loop until the condition holds; fails the test after ten seconds. */
+#define FIX_UNTIL(f, condition)                                                                                        \
+    do {                                                                                                               \
+        fixture_arm(f);                                                                                                \
+        while (!(condition) && !(f)->late)                                                                             \
+            uv_run(&(f)->loop, UV_RUN_ONCE);                                                                           \
+        if ((f)->late)                                                                                                 \
+            fail_msg("waited ten seconds for: %s", #condition);                                                        \
+    } while (0)
+void fixture_arm(struct fixture *f);
+
+void device_connect(struct fixture *f, struct fix_device *d, uint32_t number, uint64_t incarnation);
+void device_leave(struct fix_device *d);
+/* Sends n tokens (ids 100 + index) from index first; end may be BR_END_NONE. */
+void device_tokens(struct fix_device *d, uint64_t seq, uint64_t fence, uint32_t first, uint32_t n, enum br_end end);
+
+void client_ask(struct fixture *f, struct fix_client *c, uint32_t max_tokens);
+
+#endif

@@ -60,7 +60,10 @@ static void percent_decode(const char *text, char *out, size_t size)
     while (*text && n + 1 < size) {
         int high = text[0] == '%' ? hex_value(text[1]) : -1;
         int low = high >= 0 ? hex_value(text[2]) : -1;
-        out[n++] = low >= 0 ? (char)(high << 4 | low) : *text;
+        if (low >= 0)
+            out[n++] = (char)(high << 4 | low);
+        else
+            out[n++] = *text;
         text += low >= 0 ? 3 : 1;
     }
     out[n] = 0;

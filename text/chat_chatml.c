@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "text/chat_writer.h"
+#include "text/utf8.h"
 
 static bool begins(const char *text, const char *with)
 {
@@ -46,7 +47,7 @@ static struct piece strip_newlines(struct piece p, bool left, bool right)
 static const char *find_last(struct piece p, const char *what)
 {
     const char *last = NULL, *at = p.text, *end = p.text + p.len;
-    while ((at = memmem(at, (size_t)(end - at), what, strlen(what)))) {
+    while ((at = br_text_find(at, (size_t)(end - at), what, strlen(what)))) {
         last = at;
         at += strlen(what);
     }

@@ -101,7 +101,7 @@ static size_t next_marked(const char *text, size_t len)
     size_t at = 0;
     while (len - at >= 3 && memcmp(text + at, mark, 3) == 0)
         at += 3;
-    hit = memmem(text + at, len - at, mark, 3);
+    hit = br_text_find(text + at, len - at, mark, 3);
     return hit ? (size_t)(hit - text) : len;
 }
 

@@ -111,7 +111,7 @@ static int apply_replace(const struct br_normalizer_step *step, const char *text
 {
     size_t from_len = strlen(step->from), to_len = strlen(step->to), at = 0;
     while (at < len) {
-        const char *hit = memmem(text + at, len - at, step->from, from_len);
+        const char *hit = br_text_find(text + at, len - at, step->from, from_len);
         size_t plain = hit ? (size_t)(hit - text) - at : len - at;
         br_buf_add(out, text + at, plain);
         at += plain;

@@ -93,3 +93,14 @@ bool br_char_is_space(int32_t c)
     return (c >= 0x09 && c <= 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
+
+const char *br_text_find(const char *text, size_t len, const char *needle, size_t n)
+{
+    const char *end = text + len;
+    while ((size_t)(end - text) >= n && (text = memchr(text, needle[0], (size_t)(end - text) - n + 1))) {
+        if (memcmp(text, needle, n) == 0)
+            return text;
+        text++;
+    }
+    return NULL;
+}

@@ -27,6 +27,9 @@ void br_utf8_lossy(struct br_buf *out, const char *text, size_t n);
 /* Unicode's White_Space. */
 bool br_char_is_space(int32_t c);
 
+/* memmem for short, non-empty needles in loops: looks at no byte behind the hit. */
+const char *br_text_find(const char *text, size_t len, const char *needle, size_t n);
+
 static inline bool br_utf8_is_start(char byte)
 {
     return ((unsigned char)byte & 0xC0) != 0x80;

@@ -6,7 +6,7 @@
 
 static void gateway_free_if_done(struct br_gateway *gateway)
 {
-    if (gateway->stopping && !gateway->server && gateway->n_jobs == 0)
+    if (gateway->stopping && !gateway->server && !gateway->ping_open && gateway->n_jobs == 0)
         free(gateway);
 }
 
@@ -20,6 +20,31 @@ static void on_server_closed(void *ctx)
 void br_gateway_job_done(struct br_gateway *gateway)
 {
     gateway_free_if_done(gateway);
+}
+
+static void on_ping(uv_timer_t *timer)
+{
+    struct br_gateway *gateway = timer->data;
+    for (struct br_gateway_call *call = gateway->calls; call; call = call->next)
+        if (call->http && call->http->state == BR_HTTP_STREAM)
+            br_sse_ping(call);
+}
+
+static void on_ping_closed(uv_handle_t *handle)
+{
+    struct br_gateway *gateway = handle->data;
+    gateway->ping_open = false;
+    gateway_free_if_done(gateway);
+}
+
+static void gateway_ping(struct br_gateway *gateway)
+{
+    uint64_t every_ms = gateway->config.ping_ms ? gateway->config.ping_ms : 30000;
+    uv_timer_init(gateway->loop, &gateway->ping);
+    gateway->ping.data = gateway;
+    gateway->ping_open = true;
+    uv_timer_start(&gateway->ping, on_ping, every_ms, every_ms);
+    uv_unref((uv_handle_t *)&gateway->ping);
 }
 
 static void on_gone(struct br_http *http)
@@ -50,6 +75,7 @@ int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, co
         return err->code;
     }
     gateway->config.host = NULL; /* the caller's; not needed again */
+    gateway_ping(gateway);
     *out = gateway;
     return 0;
 }
@@ -77,6 +103,7 @@ void br_gateway_stop(struct br_gateway *gateway)
         if (call->http)
             br_call_stop(call);
     }
+    uv_close((uv_handle_t *)&gateway->ping, on_ping_closed);
     br_server_stop(gateway->server, on_server_closed, gateway);
 }
 

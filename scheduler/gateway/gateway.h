@@ -34,6 +34,7 @@ struct br_gateway_config {
     uint32_t max_choices;       /* n x prompts of one request */
     uint32_t header_timeout_ms; /* slow clients: whole head and body within this */
     uint32_t idle_timeout_ms;   /* keep-alive */
+    uint32_t ping_ms;           /* a silent stream gets a comment line this often (proxies, dead clients); 0: 30 s */
     uint64_t max_out_bytes;     /* waiting for one client that does not read; more: its sequences are cancelled */
 };
 

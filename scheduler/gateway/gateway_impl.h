@@ -12,6 +12,8 @@ struct br_gateway {
     struct br_server *server; /* NULL once it is closed */
     struct br_gateway_call *calls;
     uint32_t n_jobs; /* calls with work on the thread pool */
+    uv_timer_t ping;
+    bool ping_open; /* not closed yet */
     bool stopping;
 };
 
@@ -45,6 +47,7 @@ struct br_gateway_call {
     struct br_buf head;  /* what every chunk begins with */
     struct br_buf event; /* the chunk being put together */
     char error[256];     /* of a sequence that failed; "" for none */
+    bool silent;         /* nothing sent since the last ping */
     bool submitting;     /* backend.submit is on the stack */
     bool over;           /* to be freed when submit returns */
 };
@@ -64,6 +67,7 @@ void br_request_id_line(char *out, size_t size, const char *wanted, const char *
 /* sse.c: the stream of a call. */
 void br_sse_begin(struct br_gateway_call *call);
 void br_sse_deliver(struct br_gateway_call *call, struct br_choice *choice);
+void br_sse_ping(struct br_gateway_call *call);
 void br_sse_error(struct br_gateway_call *call, int status, const char *message);
 void br_sse_end(struct br_gateway_call *call);
 

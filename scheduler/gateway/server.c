@@ -10,6 +10,7 @@ enum {
     SERVER_BACKLOG = 1024,
     SERVER_READ = 64 << 10,
     SERVER_LINGER_MS = 1000, /* how long a client may go on sending after the last answer, before it is reset */
+    SERVER_KEEPALIVE_S = 60, /* TCP's: for clients that vanish without a word while they wait */
     SERVER_SPARE = 64,       /* closed connections kept for the next ones */
     SERVER_EXCESS = 64,      /* connections over the limit that are told so at the same time */
 };
@@ -432,6 +433,7 @@ static void on_connection(uv_stream_t *listener, int status)
         return;
     }
     uv_tcp_nodelay(&conn->tcp, 1);
+    uv_tcp_keepalive(&conn->tcp, 1, SERVER_KEEPALIVE_S);
     if (conn->excess)
         br_http_fail(&conn->http, 503, "Too many connections are open: try again later.");
     conn_mark(conn);

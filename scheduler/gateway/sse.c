@@ -8,6 +8,17 @@ static void sse_send(struct br_gateway_call *call)
     br_buf_puts(&call->event, "\n\n");
     br_http_stream_write(call->http, call->event.data, call->event.len);
     br_buf_clear(&call->event);
+    call->silent = false;
+}
+
+/* Called at even intervals. */
+void br_sse_ping(struct br_gateway_call *call)
+{
+    if (call->silent) {
+        br_buf_puts(&call->event, ": ping");
+        sse_send(call);
+    }
+    call->silent = true;
 }
 
 static uint64_t sse_tokens(const struct br_gateway_call *call)

@@ -460,6 +460,20 @@ static void test_readers_that_stall(void **state)
     assert_int_equal(net->n_cancelled, 1);
 }
 
+static void test_silent_streams_are_pinged(void **state)
+{
+    struct br_gateway_config config = net_config;
+    (void)state;
+    config.ping_ms = 20;
+    reopen(&config);
+    client_post(&c, "/v1/chat/completions", STREAM);
+    net_await_submits(&c, 1);
+    net_accept(net);
+    client_await(&c, client_await(&c, 0, ": ping\n\n"), ": ping\n\n");
+    net_text(net, 0, "hello", BR_END_LENGTH);
+    client_await(&c, 0, "data: [DONE]");
+}
+
 /* ---- the end ---- */
 
 static void test_stop_ends_open_calls(void **state)
@@ -529,6 +543,7 @@ int main(void)
         T(test_half_closed_after_a_simple_request),
         T(test_readers_that_do_not_read),
         T(test_readers_that_stall),
+        T(test_silent_streams_are_pinged),
         T(test_stop_ends_open_calls),
         T(test_drain),
     };

@@ -159,7 +159,8 @@ static int file_reserve(const struct target *t, int fd, uint64_t bytes, struct b
     if (ftruncate(fd, 0) == 0 && fstatvfs(fd, &vfs) < 0)
         vfs = (struct statvfs){0};
     return br_err_set(err, BR_ENOMEM,
-                      "%s: the image of %s needs %" PRIu64 " bytes, %s has %" PRIu64 " free; free some or enlarge it",
+                      "%s: the image of %s needs %" PRIu64 " bytes, %s has %" PRIu64
+                      " bytes free; free some or enlarge it",
                       t->tmp, t->name, bytes, t->cache_dir, (uint64_t)vfs.f_bavail * vfs.f_frsize);
 }
 

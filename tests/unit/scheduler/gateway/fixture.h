@@ -11,8 +11,11 @@
 
 static inline void fixture_path(char *out, size_t size, const char *model, const char *file)
 {
-    const char *shared = getenv("BRIAREUS_SHARED");
-    snprintf(out, size, "%s/data/models/%s/%s", shared && *shared ? shared : "../shared", model, file);
+    const char *shared = getenv("BRIAREUS_SHARED"), *source = getenv("BRIAREUS_SOURCE");
+    if (shared && *shared)
+        snprintf(out, size, "%s/data/models/%s/%s", shared, model, file);
+    else
+        snprintf(out, size, "%s/../shared/data/models/%s/%s", source ? source : ".", model, file);
 }
 
 /* Fails the test when the reference data is missing. */

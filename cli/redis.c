@@ -17,7 +17,7 @@ int cli_redis_run(void *ctx)
     struct cli_redis *r = ctx;
     execlp(r->program, r->program, "--port", "0", "--unixsocket", r->socket, "--unixsocketperm", "600", "--dir",
            r->data_dir, "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--loglevel", "warning",
-           "--daemonize", "no", (char *)NULL);
+           "--daemonize", "no", "--logfile", "redis.log", (char *)NULL);
     fprintf(stderr, "briareus serve: cannot start %s: %s (install redis-server, or name it with --redis-server)\n",
             r->program, strerror(errno));
     return 127;

@@ -129,12 +129,13 @@ static int choose_run_dir(struct serve *s, struct br_err *err)
     return 0;
 }
 
-static void set_default(char **option, const char *format, const char *dir)
+/* "unix:DIR/NAME" unless something was given. */
+static void default_socket(char **option, const char *dir, const char *name)
 {
     char text[256];
     if (*option)
         return;
-    snprintf(text, sizeof text, format, dir);
+    snprintf(text, sizeof text, "unix:%s/%s", dir, name);
     *option = br_strdup(text);
 }
 
@@ -144,8 +145,8 @@ static int serve_folders(struct serve *s, struct br_err *err)
         return err->code;
     snprintf(s->redis.program, sizeof s->redis.program, "%s", s->config.redis_server);
     snprintf(s->redis.socket, sizeof s->redis.socket, "%s/redis.sock", s->config.run_dir);
-    set_default(&s->config.scheduler.redis, "unix:%s/redis.sock", s->config.run_dir);
-    set_default(&s->config.scheduler.worker_address, "unix:%s/worker.sock", s->config.run_dir);
+    default_socket(&s->config.scheduler.redis, s->config.run_dir, "redis.sock");
+    default_socket(&s->config.scheduler.worker_address, s->config.run_dir, "worker.sock");
     if (!s->config.node) {
         char node[64];
         snprintf(node, sizeof node, "local-%d", (int)getpid());

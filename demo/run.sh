@@ -21,9 +21,9 @@ for m in "${models[@]}"; do
   args+=(--model "$m=demo/models/$m")
   load+=(--model "$m=$rate")
 done
-# Weights of one model take about 3.3 MB in device layout: 5 MB for weights are one and a half. At 64 MB/s a load takes
-# about 50 ms, far more than the 20 decode steps that a GPU would compute in the time of a load.
-memory=(--kv-memory 16M --host-kv-memory 64M --device-link 64M)
+# Weights of one model take about 3.3 MB in device layout: 5 MB for weights are one and a half. At 256 MB/s a load takes
+# about as long as 40 decode steps, as that of a 7B model on a GPU does.
+memory=(--kv-memory 16M --host-kv-memory 64M --device-link 256M --tbt 50ms --ttft 1s)
 
 serve() { # serve NAME OPTION...: starts a server; its log goes to $work/NAME.log
   local name=$1 waited=0

@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -151,7 +152,7 @@ static void on_send(uv_timer_t *timer)
 static void on_progress(uv_timer_t *timer)
 {
     struct run *run = timer->data;
-    if (!run->config->quiet)
+    if (!run->config->quiet && isatty(STDERR_FILENO))
         fprintf(stderr, "\rload: %5.1f s, %u of %u requests sent, %u open ", run_now(run), run->next, run->n_arrivals,
                 run->open);
 }
@@ -257,7 +258,7 @@ static void run_loop(struct run *run)
     maybe_finished(run);
     uv_run(&run->loop, UV_RUN_DEFAULT);
     run->result->wall_s = run_now(run);
-    if (!c->quiet)
+    if (!c->quiet && isatty(STDERR_FILENO))
         fprintf(stderr, "\n");
     uv_close((uv_handle_t *)&run->send, NULL);
     uv_close((uv_handle_t *)&run->progress, NULL);

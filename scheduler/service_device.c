@@ -28,7 +28,7 @@ void service_send_assign(struct br_service *s, struct sched_seq *seq)
     frame.body_case = BRIAREUS__FRAME__BODY_ASSIGN;
     frame.assign = &assign;
     br_log(BR_INFO, "seq_assigned",
-           "seq=%016" PRIx64 " req=%s model=%s node=%s device=%u fence=%" PRIu64 " prompt=%u tokens=%u", seq->spec.id,
+           "seq=%" PRIu64 " req=%s model=%s node=%s device=%u fence=%" PRIu64 " prompt=%u tokens=%u", seq->spec.id,
            seq->spec.request_id, seq->spec.model, s->devices[seq->device].node, s->devices[seq->device].number,
            seq->fence, seq->spec.n_prompt, seq->n_tokens);
     br_link_send(peer, &frame);

@@ -111,7 +111,7 @@ struct append_ctx {
 
 static void append_lost(struct br_service *s, struct sched_seq *seq, int rc)
 {
-    br_log(BR_ERROR, "append_refused", "seq=%016" PRIx64 " req=%s fence=%" PRIu64 " why=%s", seq->spec.id,
+    br_log(BR_ERROR, "append_refused", "seq=%" PRIu64 " req=%s fence=%" PRIu64 " why=%s", seq->spec.id,
            seq->spec.request_id, seq->fence, br_err_name(rc));
     if (seq->call)
         br_gateway_tokens(seq->call, seq->spec.id, NULL, 0, BR_END_FAILED, "another scheduler took the request over");
@@ -174,9 +174,9 @@ void service_end(struct br_service *s, struct sched_seq *seq, enum br_end end, c
     seq->state = SCHED_ENDING;
     service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_END, .seq = seq->index});
     br_log(end == BR_END_FAILED ? BR_ERROR : BR_INFO, "seq_end",
-           "seq=%016" PRIx64 " req=%s model=%s end=%s tokens=%u age_s=%.3f error=%s", seq->spec.id,
-           seq->spec.request_id, seq->spec.model, br_end_name(end), seq->n_tokens,
-           (double)(br_now_ns() - seq->arrived_ns) * 1e-9, BR_Q(seq->error));
+           "seq=%" PRIu64 " req=%s model=%s end=%s tokens=%u age_s=%.3f error=%s", seq->spec.id, seq->spec.request_id,
+           seq->spec.model, br_end_name(end), seq->n_tokens, (double)(br_now_ns() - seq->arrived_ns) * 1e-9,
+           BR_Q(seq->error));
     service_store(s, seq);
 }
 
@@ -304,7 +304,7 @@ static void recover_one(void *ctx, struct br_seq_spec *spec, struct br_token *to
     int model = br_models_index(s->models, spec->model);
     struct sched_seq *seq = seqtab_add(s->seqs, spec);
     if (!seq) {
-        br_log(BR_ERROR, "recover_skipped", "seq=%016" PRIx64 " why=%s", spec->id,
+        br_log(BR_ERROR, "recover_skipped", "seq=%" PRIu64 " why=%s", spec->id,
                BR_Q("more unfinished sequences than --max-unfinished: raise it and restart"));
         br_seq_spec_free(spec);
         free(tokens);

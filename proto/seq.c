@@ -93,6 +93,8 @@ void br_seq_spec_to_pb(const struct br_seq_spec *spec, struct br_seq_spec_pb *pb
     msg->min_tokens = spec->min_tokens;
     msg->ignore_eos = spec->ignore_eos;
     msg->include_stop = spec->include_stop;
+    msg->continues_text = spec->continues_text;
+    msg->show_special = spec->show_special;
     spec_lists_to_pb(spec, pb);
     msg->ttft_s = spec->ttft_s;
     msg->tbt_s = spec->tbt_s;
@@ -245,6 +247,8 @@ int br_seq_spec_from_pb(const Briareus__SeqSpec *m, struct br_seq_spec *out, str
         .stop = stop_copy(m),
         .n_stop = (uint32_t)m->n_stop,
         .include_stop = m->include_stop,
+        .continues_text = m->continues_text,
+        .show_special = m->show_special,
         .prompt = copy_ids(m->prompt, m->n_prompt),
         .n_prompt = (uint32_t)m->n_prompt,
         .ttft_s = m->ttft_s,

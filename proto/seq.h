@@ -54,7 +54,9 @@ struct br_seq_spec {
     char **stop; /* owned, each owned */
     uint32_t n_stop;
     bool include_stop;
-    int32_t *prompt; /* owned: [n_prompt] */
+    bool continues_text; /* a completion: goes on in the prompt's text, so a first space counts */
+    bool show_special;   /* special tokens are part of the text */
+    int32_t *prompt;     /* owned: [n_prompt] */
     uint32_t n_prompt;
     double ttft_s, tbt_s; /* SLO */
     int64_t arrival_us;   /* Redis TIME at acceptance */

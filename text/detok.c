@@ -11,6 +11,12 @@ void br_detok_init(struct br_detok *detok, const struct br_tokenizer *t, bool sk
         (struct br_detok){.tokenizer = t, .skip_special = skip_special, .first = true, .strip = t->decoder.strip_start};
 }
 
+void br_detok_continue(struct br_detok *detok)
+{
+    detok->first = false;
+    detok->strip = 0;
+}
+
 static void detok_emit(struct br_detok *detok, const char *text, size_t len, struct br_buf *out)
 {
     while (detok->strip > 0 && len > 0) {

@@ -21,6 +21,9 @@ struct br_detok {
 
 void br_detok_init(struct br_detok *detok, const struct br_tokenizer *tokenizer, bool skip_special);
 
+/* The text goes on behind other text: its first space is kept. To be called before the first push. */
+void br_detok_continue(struct br_detok *detok);
+
 /* Appends what the id completes to out: all of its text but an unfinished character at the end. An id without a token
  * adds nothing. */
 void br_detok_push(struct br_detok *detok, int32_t id, struct br_buf *out);

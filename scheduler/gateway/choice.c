@@ -4,11 +4,9 @@ void br_choice_init(struct br_choice *choice, const struct br_request *request, 
 {
     struct br_err err;
     *choice = (struct br_choice){0};
-    br_detok_init(&choice->detok, tokenizer, request->skip_special);
-    if (request->kind == BR_REQUEST_COMPLETION) { /* goes on in the prompt's text: its first space counts */
-        choice->detok.first = false;
-        choice->detok.strip = 0;
-    }
+    br_detok_init(&choice->detok, tokenizer, !request->base.show_special);
+    if (request->base.continues_text)
+        br_detok_continue(&choice->detok);
     /* Cannot fail: br_request_parse checked number and lengths, which are below br_stop's. */
     br_stop_init(&choice->stop, (const char *const *)request->base.stop, request->base.n_stop,
                  request->base.include_stop, &err);

@@ -86,7 +86,8 @@ static void request_defaults(struct br_request *request, enum br_request_kind ki
     request->kind = kind;
     request->base.ttft_s = request->base.tbt_s = 0;
     request->base.sampling.logprobs = -1;
-    request->skip_special = request->generation_prompt = true;
+    request->base.continues_text = kind == BR_REQUEST_COMPLETION;
+    request->generation_prompt = true;
     snprintf(request->id, sizeof request->id, "%s-%016" PRIx64 "%016" PRIx64,
              kind == BR_REQUEST_CHAT ? "chatcmpl" : "cmpl", br_rng_entropy(), br_rng_entropy());
 }

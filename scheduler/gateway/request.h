@@ -26,7 +26,7 @@ struct br_request {
     char id[BR_MAX_REQUEST_ID]; /* chatcmpl-... or cmpl-... */
     struct br_seq_spec base;    /* everything but id, choice and prompt */
     bool has_max_tokens;
-    bool stream, include_usage, running_usage, echo, skip_special, generation_prompt, no_thinking;
+    bool stream, include_usage, running_usage, echo, generation_prompt, no_thinking;
     uint32_t n; /* choices for each prompt */
     struct br_request_prompt *prompts;
     uint32_t n_prompts; /* chat: 1 */

@@ -232,15 +232,16 @@ static int sampling_stream(struct br_request *request, struct br_problem *proble
 static int sampling_flags(struct br_request *request, struct br_problem *problem)
 {
     json_t *kwargs = json_object_get(request->root, "chat_template_kwargs");
-    bool thinking = true;
+    bool thinking = true, skip_special = true;
     if (br_field_bool(request->root, "ignore_eos", &request->base.ignore_eos, problem) < 0 ||
         br_field_bool(request->root, "include_stop_str_in_output", &request->base.include_stop, problem) < 0 ||
-        br_field_bool(request->root, "skip_special_tokens", &request->skip_special, problem) < 0 ||
+        br_field_bool(request->root, "skip_special_tokens", &skip_special, problem) < 0 ||
         br_field_bool(request->root, "add_generation_prompt", &request->generation_prompt, problem) < 0)
         return -1;
     if (json_is_object(kwargs) && br_field_bool(kwargs, "enable_thinking", &thinking, problem) < 0)
         return -1;
     request->no_thinking = !thinking;
+    request->base.show_special = !skip_special;
     return 0;
 }
 

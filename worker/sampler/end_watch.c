@@ -49,7 +49,9 @@ int br_end_watch_create(const struct br_seq_spec *spec, const struct br_tokenize
         return rc;
     }
     if (tokenizer)
-        br_detok_init(&w->detok, tokenizer, true);
+        br_detok_init(&w->detok, tokenizer, !spec->show_special);
+    if (spec->continues_text)
+        br_detok_continue(&w->detok);
     *out = w;
     return 0;
 }

@@ -42,6 +42,8 @@ static void random_spec(struct br_rng *rng, struct br_seq_spec *spec)
     spec->min_tokens = pick(rng, spec->max_tokens);
     spec->ignore_eos = pick(rng, 2);
     spec->include_stop = pick(rng, 2);
+    spec->continues_text = pick(rng, 2);
+    spec->show_special = pick(rng, 2);
     spec->stop_ids = random_ids(rng, spec->n_stop_ids = pick(rng, BR_MAX_STOP_IDS + 1));
     spec->prompt = random_ids(rng, spec->n_prompt = 1 + pick(rng, 3000));
     spec->n_stop = pick(rng, BR_MAX_STOP_STRINGS + 1);
@@ -76,6 +78,8 @@ static void specs_equal(const struct br_seq_spec *a, const struct br_seq_spec *b
     assert_int_equal(a->min_tokens, b->min_tokens);
     assert_int_equal(a->ignore_eos, b->ignore_eos);
     assert_int_equal(a->include_stop, b->include_stop);
+    assert_int_equal(a->continues_text, b->continues_text);
+    assert_int_equal(a->show_special, b->show_special);
     ids_equal(a->stop_ids, a->n_stop_ids, b->stop_ids, b->n_stop_ids);
     ids_equal(a->prompt, a->n_prompt, b->prompt, b->n_prompt);
     assert_int_equal(a->n_stop, b->n_stop);

@@ -126,12 +126,33 @@ static void byte_fallback(void **state)
     br_buf_free(&out);
 }
 
+/* Text that goes on behind a prompt keeps the space that the beginning of a text would lose. */
+static void continued_text_keeps_its_first_space(void **state)
+{
+    const struct br_tokenizer *t = data_tokenizer(TOK_STORIES);
+    struct br_ids ids = data_encode(t, "once", 4, 0);
+    (void)state;
+    for (int continued = 0; continued < 2; continued++) {
+        struct br_detok detok;
+        struct br_buf out = {0};
+        br_detok_init(&detok, t, true);
+        if (continued)
+            br_detok_continue(&detok);
+        for (size_t i = 0; i < ids.len; i++)
+            br_detok_push(&detok, ids.data[i], &out);
+        assert_string_equal(out.data, continued ? " once" : "once");
+        br_buf_free(&out);
+    }
+    br_ids_free(&ids);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_ids),
         cmocka_unit_test(random_texts),
         cmocka_unit_test(byte_fallback),
+        cmocka_unit_test(continued_text_keeps_its_first_space),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     data_free();

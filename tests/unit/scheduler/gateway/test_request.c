@@ -221,7 +221,7 @@ static void test_every_parameter(void **state)
     assert_float_equal(s->min_p, 0.5, 0);
     assert_float_equal(s->repetition_penalty, 1.5, 0);
     assert_int_equal(r.base.min_tokens, 2);
-    assert_true(r.base.ignore_eos && r.base.include_stop && !r.skip_special);
+    assert_true(r.base.ignore_eos && r.base.include_stop && r.base.show_special);
     assert_int_equal(r.base.n_stop_ids, 2);
     assert_int_equal(r.base.stop_ids[1], 6);
     br_request_free(&r);

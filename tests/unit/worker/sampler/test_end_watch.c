@@ -136,6 +136,19 @@ static void stop_strings_wait_for_min_tokens(void **state)
     assert_int_equal(second, tokens_until(text, "stop and go and stop"));
 }
 
+/* Special tokens are text only where the client asked to see them. */
+static void special_tokens_stop_only_when_shown(void **state)
+{
+    char *stop[] = {(char *)"im_start"};
+    struct br_seq_spec spec = {.max_tokens = 1000, .stop = stop, .n_stop = 1, .ignore_eos = true};
+    enum br_end end;
+    (void)state;
+    assert_int_equal(ended_at(&spec, "one<|im_start|>two", &end), -1);
+    spec.show_special = true;
+    assert_true(ended_at(&spec, "one<|im_start|>two", &end) >= 0);
+    assert_int_equal(end, BR_END_STOP_TEXT);
+}
+
 static void a_tokenizer_is_needed_for_stop_strings(void **state)
 {
     char *stop[] = {(char *)"x"};
@@ -154,6 +167,7 @@ int main(void)
         cmocka_unit_test(length_and_context),
         cmocka_unit_test(stop_strings_over_token_borders),
         cmocka_unit_test(stop_strings_wait_for_min_tokens),
+        cmocka_unit_test(special_tokens_stop_only_when_shown),
         cmocka_unit_test(a_tokenizer_is_needed_for_stop_strings),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,255 @@
+/* What does not fit, what goes away, and what is wrong: numbers in the message, and the others go on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fixture.h"
+
+static struct fx_models models;
+static struct fx_run run;
+
+static int setup(void **state)
+{
+    (void)state;
+    fx_models_open(&models);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    fx_models_close(&models);
+    return 0;
+}
+
+static uint32_t add(uint32_t model, uint32_t k)
+{
+    struct br_seq_spec spec;
+    uint32_t index;
+    fx_spec(&models, model, k, &spec);
+    index = fx_add(&run, &spec, NULL, 0);
+    br_seq_spec_free(&spec);
+    return index;
+}
+
+static void test_model_too_large(void **state)
+{
+    struct br_turn_config config;
+    uint64_t least = UINT64_MAX;
+    char numbers[64];
+    (void)state;
+    fx_config(&models, &config);
+    for (uint32_t i = 0; i < FX_MODELS; i++) {
+        uint64_t bytes = br_layout_total_bytes(&models.image[i]->layout);
+        least = bytes < least ? bytes : least;
+    }
+    config.device.memory_bytes = config.kv_bytes + ((models.largest_bytes - 1) & ~4095ull);
+    fx_start(&run, &config, &models, FX_MODELS);
+    for (uint32_t i = 0; i < FX_MODELS; i++) {
+        const struct br_turn_model_info *info = br_turn_model_info(run.turn, i);
+        uint32_t index = add(i, 0);
+        fx_wait(&run);
+        if (info->weight_bytes < models.largest_bytes) {
+            assert_int_not_equal(run.results[index].end, BR_END_FAILED);
+            continue;
+        }
+        snprintf(numbers, sizeof numbers, "%lu bytes, the device has %lu", (unsigned long)models.largest_bytes,
+                 (unsigned long)(config.device.memory_bytes - config.kv_bytes));
+        assert_non_null(strstr(info->error, numbers));
+        assert_int_equal(run.results[index].end, BR_END_FAILED);
+        assert_non_null(strstr(run.results[index].error, numbers));
+    }
+    fx_stop(&run);
+}
+
+static void test_cancelled_within_a_step(void **state)
+{
+    struct br_turn_config config;
+    struct br_seq_spec spec;
+    uint32_t index, n;
+    (void)state;
+    fx_config(&models, &config);
+    fx_start(&run, &config, &models, FX_MODELS);
+    fx_spec(&models, 3, 0, &spec);
+    spec.max_tokens = 150;
+    spec.ignore_eos = true;
+    index = fx_add(&run, &spec, NULL, 0);
+    fx_wait_tokens(&run, index, 3);
+    br_turn_cancel(run.turn, spec.id, 0); /* an older fence: ignored */
+    fx_wait_tokens(&run, index, 8);
+    br_turn_cancel(run.turn, spec.id, 1);
+    pthread_mutex_lock(&run.mutex);
+    n = run.results[index].n;
+    pthread_mutex_unlock(&run.mutex);
+    fx_wait(&run);
+    assert_int_equal(run.results[index].end, BR_END_CANCELLED);
+    assert_true(run.results[index].n >= 8 && run.results[index].n <= n + 1);
+    br_seq_spec_free(&spec);
+    fx_stop(&run);
+}
+
+static void test_forgotten(void **state)
+{
+    struct br_turn_config config;
+    struct br_seq_spec spec;
+    (void)state;
+    fx_config(&models, &config);
+    fx_start(&run, &config, &models, FX_MODELS);
+    fx_spec(&models, 3, 0, &spec);
+    spec.max_tokens = 150;
+    spec.ignore_eos = true;
+    fx_wait_tokens(&run, fx_add(&run, &spec, NULL, 0), 3);
+    br_turn_forget(run.turn, spec.id);
+    br_turn_drain(run.turn);
+    pthread_mutex_lock(&run.mutex);
+    while (!run.drained)
+        pthread_cond_wait(&run.changed, &run.mutex);
+    pthread_mutex_unlock(&run.mutex);
+    assert_int_equal(run.results[0].end, BR_END_NONE);
+    assert_true(run.results[0].n < 150);
+    br_seq_spec_free(&spec);
+    fx_stop(&run);
+}
+
+static void expect_refused(const struct br_seq_spec *spec, const char *why)
+{
+    uint32_t index = fx_add(&run, spec, NULL, 0);
+    fx_wait(&run);
+    assert_int_equal(run.results[index].end, BR_END_FAILED);
+    if (!strstr(run.results[index].error, why))
+        fail_msg("\"%s\" lacks \"%s\"", run.results[index].error, why);
+}
+
+static void test_wrong_sequences(void **state)
+{
+    struct br_turn_config config;
+    struct br_seq_spec spec;
+    int32_t id;
+    (void)state;
+    fx_config(&models, &config);
+    fx_start(&run, &config, &models, FX_MODELS);
+    fx_spec(&models, 0, 0, &spec);
+    snprintf(spec.model, sizeof spec.model, "nobody");
+    expect_refused(&spec, "nobody");
+    snprintf(spec.model, sizeof spec.model, "%s", models.model[0].name);
+    spec.id++;
+    id = spec.prompt[0];
+    spec.prompt[0] = 150;
+    expect_refused(&spec, "prompt token 0 is id 150, the model has ids 0..149");
+    spec.prompt[0] = id;
+    spec.id++;
+    spec.prompt = realloc(spec.prompt, 201 * sizeof *spec.prompt);
+    for (spec.n_prompt = 0; spec.n_prompt < 201; spec.n_prompt++)
+        spec.prompt[spec.n_prompt] = id;
+    expect_refused(&spec, "201 prompt and 0 output tokens, the context has 200");
+    br_seq_spec_free(&spec);
+    add(0, 7);
+    fx_wait(&run);
+    assert_int_not_equal(run.results[3].end, BR_END_FAILED);
+    fx_stop(&run);
+}
+
+/* KV of 64 tokens on the device: longer ones are refused with the numbers, shorter ones are served. */
+static void test_never_fits_kv(void **state)
+{
+    struct br_turn_config config;
+    struct br_seq_spec spec;
+    uint64_t block;
+    char numbers[64];
+    (void)state;
+    fx_config(&models, &config);
+    block = br_kv_block_bytes(&models.image[0]->layout.shape, models.image[0]->layout.numeric);
+    config.slab_bytes = block;
+    config.kv_bytes = 4 * block;
+    fx_start(&run, &config, &models, 1);
+    assert_int_equal(br_turn_model_info(run.turn, 0)->max_context, 64);
+    fx_spec(&models, 0, 0, &spec);
+    spec.ignore_eos = true;
+    spec.max_tokens = 65 - spec.n_prompt;
+    snprintf(numbers, sizeof numbers, "65 tokens needs %lu bytes, the device has %lu", (unsigned long)(5 * block),
+             (unsigned long)(4 * block));
+    expect_refused(&spec, numbers);
+    spec.id++;
+    spec.max_tokens--;
+    fx_add(&run, &spec, NULL, 0);
+    fx_wait(&run);
+    assert_int_equal(run.results[1].end, BR_END_LENGTH);
+    assert_int_equal(run.results[1].n, spec.max_tokens);
+    br_seq_spec_free(&spec);
+    fx_stop(&run);
+}
+
+static void test_context_full(void **state)
+{
+    struct br_turn_config config;
+    struct br_seq_spec spec;
+    (void)state;
+    fx_config(&models, &config);
+    config.max_context = 96;
+    fx_start(&run, &config, &models, 1);
+    fx_spec(&models, 0, 0, &spec);
+    spec.ignore_eos = true;
+    spec.max_tokens = 1000;
+    fx_add(&run, &spec, NULL, 0);
+    fx_wait(&run);
+    assert_int_equal(run.results[0].end, BR_END_LENGTH);
+    assert_int_equal(run.results[0].n, 96 - spec.n_prompt);
+    br_seq_spec_free(&spec);
+    fx_stop(&run);
+}
+
+static void test_drained(void **state)
+{
+    struct br_turn_config config;
+    (void)state;
+    fx_config(&models, &config);
+    fx_start(&run, &config, &models, FX_MODELS);
+    add(0, 0);
+    add(1, 1);
+    br_turn_drain(run.turn);
+    add(2, 2);
+    fx_wait(&run);
+    pthread_mutex_lock(&run.mutex);
+    while (!run.drained)
+        pthread_cond_wait(&run.changed, &run.mutex);
+    pthread_mutex_unlock(&run.mutex);
+    assert_int_not_equal(run.results[0].end, BR_END_FAILED);
+    assert_int_not_equal(run.results[1].end, BR_END_FAILED);
+    assert_int_equal(run.results[2].end, BR_END_FAILED);
+    fx_stop(&run);
+}
+
+static void test_profile(void **state)
+{
+    struct br_turn_config config;
+    (void)state;
+    fx_config(&models, &config);
+    config.no_profile = false;
+    config.device.memory_bytes = models.largest_bytes * 3 / 2 + config.kv_bytes;
+    config.device.link_bytes_per_s = 100000000;
+    fx_start(&run, &config, &models, FX_MODELS);
+    for (uint32_t i = 0; i < FX_MODELS; i++) {
+        const struct br_turn_model_info *info = br_turn_model_info(run.turn, i);
+        assert_true(info->step_s > 0 && info->step_s < 1);
+        assert_true(info->load_s == (double)info->weight_bytes / 1e8);
+    }
+    add(1, 0);
+    fx_wait(&run);
+    assert_int_not_equal(run.results[0].end, BR_END_FAILED);
+    fx_stop(&run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_model_too_large), cmocka_unit_test(test_cancelled_within_a_step),
+        cmocka_unit_test(test_forgotten),       cmocka_unit_test(test_wrong_sequences),
+        cmocka_unit_test(test_never_fits_kv),   cmocka_unit_test(test_context_full),
+        cmocka_unit_test(test_drained),         cmocka_unit_test(test_profile),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,370 @@
+/* Puts a turn together, and takes it apart. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "worker/turn/internal.h"
+
+#define TBT_DEFAULT_S .1
+#define SLAB_MIN_BYTES (1ull << 20)
+
+void br_turn_config_init(struct br_turn_config *config)
+{
+    *config = (struct br_turn_config){
+        .device = {.threads = 1},
+        .max_seqs = 1024,
+        .max_batch = 32,
+        .prefill_chunk = 256,
+        .max_context = 32768,
+        .policy = "quota-rr",
+        .quota_max_s = 4,
+    };
+}
+
+static int config_check(struct br_turn_config *c, struct br_err *err)
+{
+    if (c->max_batch == 0 || c->max_batch > BR_DEV_MAX_ITEMS)
+        return br_err_set(err, BR_EINVAL, "max batch %u: 1..%d", c->max_batch, BR_DEV_MAX_ITEMS);
+    if (c->prefill_chunk == 0 || c->max_context == 0 || c->max_seqs == 0)
+        return br_err_set(err, BR_EINVAL, "prefill chunk %u, max context %u, max sequences %u: none may be 0",
+                          c->prefill_chunk, c->max_context, c->max_seqs);
+    if (c->kv_bytes == 0 || c->kv_bytes >= c->device.memory_bytes)
+        return br_err_set(err, BR_EINVAL,
+                          "%" PRIu64 " bytes for KV of %" PRIu64 " bytes of device memory leave none for weights",
+                          c->kv_bytes, c->device.memory_bytes);
+    if (c->max_step_tokens == 0)
+        c->max_step_tokens = c->prefill_chunk + c->max_batch;
+    return 0;
+}
+
+static int device_start(struct br_turn *t, struct br_err *err)
+{
+    const struct br_device_ops *ops;
+    int rc = br_device_cpu_create(&t->config.device, &t->dev, err);
+    if (rc)
+        return rc;
+    ops = t->dev->ops;
+    rc = ops->stream_create(t->dev, &t->compute, err);
+    if (rc == 0)
+        rc = ops->stream_create(t->dev, &t->kv_in, err);
+    if (rc == 0)
+        rc = ops->stream_create(t->dev, &t->kv_out, err);
+    if (rc == 0)
+        rc = ops->event_create(t->dev, &t->step_done, err);
+    for (uint32_t i = 0; rc == 0 && i < TURN_MAX_SWAPS; i++)
+        rc = ops->event_create(t->dev, &t->swaps[i].done, err);
+    return rc;
+}
+
+/* KV begins this far into the device's memory; weights end there. */
+static uint64_t arena_bytes(const struct br_turn *t)
+{
+    return (t->config.device.memory_bytes - t->config.kv_bytes) & ~4095ull;
+}
+
+static void model_describe(struct br_turn *t, const struct br_turn_model *from, struct turn_model *m)
+{
+    snprintf(m->info.name, sizeof m->info.name, "%s", from->name);
+    m->image = from->image;
+    m->tokenizer = from->tokenizer;
+    if (!from->image) {
+        snprintf(m->info.error, sizeof m->info.error, "%s", from->error ? from->error : "no weights");
+        return;
+    }
+    const struct br_model_layout *layout = &from->image->layout;
+    m->info.weight_bytes = br_layout_total_bytes(layout);
+    m->info.kv_block_bytes = br_kv_block_bytes(&layout->shape, layout->numeric);
+    m->info.vocab = layout->shape.vocab;
+    m->max_positions = layout->shape.max_positions;
+    if (m->max_positions > t->config.max_context)
+        m->max_positions = t->config.max_context;
+}
+
+static void models_describe(struct br_turn *t, const struct br_turn_model *models, uint32_t n)
+{
+    t->models = br_calloc(n, sizeof *t->models);
+    t->n_models = n;
+    for (uint32_t i = 0; i < n; i++)
+        model_describe(t, &models[i], &t->models[i]);
+}
+
+static uint64_t slab_choose(const struct br_turn *t)
+{
+    uint64_t largest = 0, slab = t->config.kv_bytes / 64;
+    if (t->config.slab_bytes)
+        return t->config.slab_bytes;
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (t->models[i].info.kv_block_bytes > largest && t->models[i].info.kv_block_bytes <= t->config.kv_bytes)
+            largest = t->models[i].info.kv_block_bytes;
+    slab = slab < SLAB_MIN_BYTES ? SLAB_MIN_BYTES : slab;
+    slab = slab > 4 * largest ? 4 * largest : slab;
+    slab = slab < largest ? largest : slab;
+    slab = slab > t->config.kv_bytes ? t->config.kv_bytes : slab;
+    return slab & ~63ull;
+}
+
+static int kv_start(struct br_turn *t, struct br_err *err)
+{
+    struct br_kv_config c = {.device_bytes = t->config.kv_bytes,
+                             .host_bytes = t->config.host_kv_bytes,
+                             .max_shapes = t->n_models ? t->n_models : 1,
+                             .max_seqs = t->config.max_seqs + TURN_MAX_SWAPS,
+                             .max_blocks_per_seq = t->config.max_context / BR_KV_TOKENS + 1};
+    c.slab_bytes = t->config.slab_bytes = slab_choose(t);
+    t->kv_base = t->dev->memory + arena_bytes(t);
+    if (c.host_bytes) {
+        t->host_kv = mmap(NULL, c.host_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (t->host_kv == MAP_FAILED) {
+            t->host_kv = NULL;
+            return br_err_errno(err, BR_ENOMEM, "%" PRIu64 " bytes of host memory for KV", c.host_bytes);
+        }
+    }
+    return br_kv_create(&c, &t->kv, err);
+}
+
+static int engine_start(struct br_turn *t, struct br_err *err)
+{
+    struct br_engine_limits limits = {
+        .max_rows = t->config.max_step_tokens, .max_items = t->config.max_batch, .max_context = t->config.max_context};
+    struct br_dev_config core = {.policy = t->config.policy,
+                                 .max_slots = t->n_models ? t->n_models : 1,
+                                 .max_seqs = t->config.max_seqs,
+                                 .max_batch = t->config.max_batch,
+                                 .max_step_tokens = t->config.max_step_tokens,
+                                 .prefill_chunk = t->config.prefill_chunk,
+                                 .quota_max_s = t->config.quota_max_s,
+                                 .switch_every_step = t->config.switch_every_step};
+    int rc = br_engine_create(t->dev, &limits, &t->engine, err);
+    if (rc == 0)
+        rc = br_dev_create(&core, &t->core, err);
+    return rc;
+}
+
+/* While costs are measured the core knows no slots yet: whatever is there may go. */
+static int32_t any_resident(const struct br_turn *t, uint32_t target)
+{
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (i != target && br_residency_bytes(t->residency, i))
+            return (int32_t)i;
+    return -1;
+}
+
+static int32_t weights_victim(void *ctx, uint32_t target)
+{
+    struct br_turn *t = ctx;
+    return t->profiling ? any_resident(t, target) : br_dev_weights_victim(t->core, target);
+}
+
+static void weights_changed(void *ctx, uint32_t slot, uint64_t bytes, uint64_t bytes_all)
+{
+    if (!((struct br_turn *)ctx)->profiling)
+        turn_tell(ctx,
+                  &(struct br_dev_event){.kind = BR_DEV_WEIGHTS, .slot = slot, .bytes = bytes, .bytes_all = bytes_all});
+}
+
+static int residency_start(struct br_turn *t, struct br_err *err)
+{
+    struct br_residency_cb cb = {t, weights_victim, weights_changed};
+    uint32_t units = 0;
+    for (uint32_t i = 0; i < t->n_models; i++)
+        units += t->models[i].image ? t->models[i].image->layout.units : 0;
+    return br_residency_create(t->dev, t->dev->memory, arena_bytes(t), t->n_models, units, &cb, &t->residency, err);
+}
+
+/* Tokens of one sequence that is alone on the device. */
+static int model_kv(struct br_turn *t, struct turn_model *m, struct br_err *err)
+{
+    uint64_t slabs = t->config.kv_bytes / t->config.slab_bytes, most;
+    int rc = br_kv_shape_add(t->kv, m->info.kv_block_bytes, &m->kv_shape, err);
+    if (rc)
+        return rc;
+    m->kv_blocks_most = slabs * (t->config.slab_bytes / m->info.kv_block_bytes);
+    most = m->kv_blocks_most * BR_KV_TOKENS;
+    m->info.max_context = (uint32_t)(most < m->max_positions ? most : m->max_positions);
+    return 0;
+}
+
+static int model_sampler(struct br_turn *t, uint32_t slot, struct br_err *err)
+{
+    for (uint32_t i = 0; i < slot; i++)
+        if (t->models[i].sampler && t->models[i].info.vocab == t->models[slot].info.vocab) {
+            t->models[slot].sampler = t->models[i].sampler;
+            return 0;
+        }
+    return br_sampler_create(t->models[slot].info.vocab, &t->models[slot].sampler, err);
+}
+
+static int model_add(struct br_turn *t, uint32_t slot, struct br_err *err)
+{
+    struct turn_model *m = &t->models[slot];
+    struct br_engine_model *engine;
+    int rc = model_kv(t, m, err);
+    if (rc == 0)
+        rc = model_sampler(t, slot, err);
+    if (rc == 0)
+        rc = br_engine_model_create(t->engine, &m->image->layout, &engine, err);
+    if (rc)
+        return rc;
+    rc = br_residency_add(t->residency, slot, engine, m->image, err);
+    if (rc) {
+        br_engine_model_destroy(engine);
+        return rc;
+    }
+    m->engine = engine;
+    if (m->info.vocab > t->vocab_max)
+        t->vocab_max = m->info.vocab;
+    return 0;
+}
+
+static void models_add(struct br_turn *t)
+{
+    struct br_err err;
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        struct turn_model *m = &t->models[i];
+        if (m->image && model_add(t, i, &err))
+            snprintf(m->info.error, sizeof m->info.error, "%s", err.msg);
+        if (!m->engine)
+            br_log(BR_ERROR, "model_not_served", "model=%s why=%s", m->info.name, BR_Q(m->info.error));
+    }
+}
+
+static void slots_add(struct br_turn *t)
+{
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (t->models[i].engine)
+            turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SLOT_ADD,
+                                                .slot = i,
+                                                .step_s = t->models[i].info.step_s,
+                                                .load_s = t->models[i].info.load_s,
+                                                .tbt_s = TBT_DEFAULT_S});
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (t->models[i].engine)
+            weights_changed(t, i, br_residency_bytes(t->residency, i), t->models[i].info.weight_bytes);
+}
+
+static void tables_start(struct br_turn *t)
+{
+    t->seqs = br_calloc(t->config.max_seqs, sizeof *t->seqs);
+    t->seq_ids = br_calloc(t->config.max_seqs, sizeof *t->seq_ids);
+    for (uint32_t i = 0; i < t->config.max_seqs; i++)
+        t->seqs[i].kv = BR_KV_NONE;
+    t->published_slots = br_calloc(t->n_models ? t->n_models : 1, sizeof *t->published_slots);
+    t->logits = br_malloc(sizeof(float) * t->config.max_batch * (t->vocab_max ? t->vocab_max : 1));
+}
+
+int br_turn_create(const struct br_turn_config *config, const struct br_turn_model *models, uint32_t n_models,
+                   const struct br_turn_cb *cb, struct br_turn **out, struct br_err *err)
+{
+    struct br_turn *t = br_calloc(1, sizeof *t);
+    int rc;
+    t->config = *config;
+    t->cb = *cb;
+    t->last_slot = -1;
+    inbox_init(&t->inbox);
+    pthread_mutex_init(&t->published_mutex, NULL);
+    rc = config_check(&t->config, err);
+    if (rc == 0)
+        rc = device_start(t, err);
+    models_describe(t, models, n_models);
+    if (rc == 0)
+        rc = kv_start(t, err);
+    if (rc == 0)
+        rc = engine_start(t, err);
+    if (rc == 0)
+        rc = residency_start(t, err);
+    if (rc == 0) {
+        models_add(t);
+        tables_start(t);
+        t->profiling = true;
+        turn_profile(t);
+        t->profiling = false;
+        slots_add(t);
+        rc = turn_start(t, err);
+    }
+    if (rc) {
+        turn_release(t);
+        return rc;
+    }
+    *out = t;
+    return 0;
+}
+
+static void seqs_release(struct br_turn *t)
+{
+    for (uint32_t i = 0; t->seqs && i < t->config.max_seqs; i++) {
+        struct turn_seq *s = &t->seqs[i];
+        if (s->watch)
+            br_end_watch_destroy(s->watch);
+        br_seq_spec_free(&s->spec);
+        free(s->ids);
+        free(s->blocks);
+    }
+    free(t->seqs);
+    free(t->seq_ids);
+}
+
+static void models_release(struct br_turn *t)
+{
+    for (uint32_t i = t->n_models; i-- > 0;) {
+        struct turn_model *m = &t->models[i];
+        bool shared = false;
+        for (uint32_t k = 0; k < i; k++)
+            shared = shared || t->models[k].sampler == m->sampler;
+        if (m->sampler && !shared)
+            br_sampler_destroy(m->sampler);
+        if (m->engine)
+            br_engine_model_destroy(m->engine);
+    }
+    free(t->models);
+}
+
+static void device_release(struct br_turn *t)
+{
+    const struct br_device_ops *ops = t->dev->ops;
+    struct br_stream *streams[] = {t->kv_out, t->kv_in, t->compute};
+    for (uint32_t i = 0; i < sizeof streams / sizeof *streams; i++)
+        if (streams[i])
+            ops->stream_destroy(streams[i]);
+    for (uint32_t i = 0; i < TURN_MAX_SWAPS; i++)
+        if (t->swaps[i].done)
+            ops->event_destroy(t->swaps[i].done);
+    if (t->step_done)
+        ops->event_destroy(t->step_done);
+    ops->destroy(t->dev);
+}
+
+void turn_release(struct br_turn *t)
+{
+    seqs_release(t);
+    br_residency_destroy(t->residency);
+    models_release(t);
+    if (t->engine)
+        br_engine_destroy(t->engine);
+    if (t->core)
+        br_dev_destroy(t->core);
+    if (t->kv)
+        br_kv_destroy(t->kv);
+    if (t->dev)
+        device_release(t);
+    if (t->host_kv)
+        munmap(t->host_kv, t->config.host_kv_bytes);
+    free(t->logits);
+    free(t->published_slots);
+    pthread_mutex_destroy(&t->published_mutex);
+    inbox_free(&t->inbox);
+    free(t);
+}
+
+const struct br_turn_model_info *br_turn_model_info(const struct br_turn *t, uint32_t model)
+{
+    return &t->models[model].info;
+}
+
+const struct br_device *br_turn_device(const struct br_turn *t)
+{
+    return t->dev;
+}

@@ -1,0 +1,68 @@
+/* What the device did, for StepReport. */
+#include <string.h>
+
+#include "worker/turn/internal.h"
+
+static uint32_t row_bucket(uint32_t rows)
+{
+    uint32_t bucket = 31u - (uint32_t)__builtin_clz(rows | 1);
+    return bucket < TURN_ROW_BUCKETS ? bucket : TURN_ROW_BUCKETS - 1;
+}
+
+/* A step that was started while its weights were on their way computed for about as long as such steps take with all
+ * weights there; the rest of its time it waited for them. */
+void turn_count_step(struct br_turn *t, double wall_s)
+{
+    const struct turn_step *step = &t->step;
+    struct turn_model *m = &t->models[step->slot];
+    double *usual = &m->step_s[row_bucket(step->rows)], compute_s = wall_s;
+    if (!step->cold)
+        *usual = *usual > 0 ? .9 * *usual + .1 * wall_s : wall_s;
+    else if (*usual > 0 && *usual < wall_s)
+        compute_s = *usual;
+    m->compute_s += compute_s;
+    t->stats.compute_s += compute_s;
+    t->stats.stalled_s += wall_s - compute_s;
+    t->stats.steps++;
+    t->stats.rows += step->rows;
+    t->stats.switches += t->last_slot >= 0 && t->last_slot != (int32_t)step->slot;
+    t->last_slot = (int32_t)step->slot;
+}
+
+static void count_slots(const struct br_turn *t, struct br_turn_slot_stats *slots)
+{
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        slots[i].waiting = slots[i].running = 0;
+        slots[i].resident_bytes = t->models[i].engine ? br_residency_bytes(t->residency, i) : 0;
+        slots[i].compute_s = t->models[i].compute_s;
+    }
+    for (uint32_t i = 0; t->n_seqs && i < t->config.max_seqs; i++) {
+        const struct turn_seq *s = &t->seqs[i];
+        if (s->id)
+            *(s->n_ids > s->spec.n_prompt + s->n_given ? &slots[s->slot].running : &slots[s->slot].waiting) += 1;
+    }
+}
+
+void turn_publish(struct br_turn *t)
+{
+    struct br_residency_stats weights;
+    br_residency_stats(t->residency, &weights);
+    t->stats.loaded_bytes = weights.loaded_bytes;
+    t->stats.moved_bytes = weights.moved_bytes;
+    t->stats.compactions = weights.compactions;
+    t->stats.from_scratch = weights.from_scratch;
+    t->stats.wall_s = (double)(br_now_ns() - t->start_ns) / 1e9;
+    pthread_mutex_lock(&t->published_mutex);
+    t->published = t->stats;
+    count_slots(t, t->published_slots);
+    pthread_mutex_unlock(&t->published_mutex);
+}
+
+void br_turn_stats(struct br_turn *t, struct br_turn_stats *out, struct br_turn_slot_stats *slots)
+{
+    pthread_mutex_lock(&t->published_mutex);
+    *out = t->published;
+    if (slots)
+        memcpy(slots, t->published_slots, t->n_models * sizeof *slots);
+    pthread_mutex_unlock(&t->published_mutex);
+}

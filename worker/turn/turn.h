@@ -1,0 +1,111 @@
+/* Carries out, on one device, what scheduler/core/device decides: weights in, KV in, step, tokens out, KV out.
+ *
+ * One thread owns the device, the engine, the KV books, the weights' residency and the policy's state. Commands come
+ * through a bounded queue and take effect between two steps; tokens leave through a callback on that thread. */
+#ifndef BRIAREUS_WORKER_TURN_TURN_H
+#define BRIAREUS_WORKER_TURN_TURN_H
+
+#include "proto/seq.h"
+#include "text/tokenizer.h"
+#include "worker/device/device.h"
+#include "worker/weights/image.h"
+
+struct br_turn;
+
+struct br_turn_config {
+    struct br_device_config device;
+    uint64_t kv_bytes;        /* of the device's memory, at its far end; the rest is for weights */
+    uint64_t host_kv_bytes;   /* host memory that KV is swapped out to */
+    uint64_t slab_bytes;      /* of both; 0: chosen from the models' block sizes */
+    uint32_t max_seqs;        /* sequences on this device, waiting ones included */
+    uint32_t max_batch;       /* sequences in one step, at most BR_DEV_MAX_ITEMS */
+    uint32_t prefill_chunk;   /* longest piece of a prompt in one step */
+    uint32_t max_step_tokens; /* rows of one step; 0: prefill_chunk + max_batch */
+    uint32_t max_context;     /* positions of one sequence, if the model has as many */
+    const char *policy;       /* "quota-rr" */
+    double quota_max_s;
+    bool switch_every_step; /* tests: another slot after every step */
+    bool no_profile;        /* tests: estimate costs, measure nothing */
+    bool check;             /* tests: all books' invariants at every boundary; abort when one is broken */
+};
+
+void br_turn_config_init(struct br_turn_config *config);
+
+/* All borrowed until br_turn_destroy. image NULL: the model is not served and error says why. tokenizer may be NULL;
+ * sequences with stop strings are then refused. */
+struct br_turn_model {
+    const char *name;
+    const struct br_weight_image *image;
+    const struct br_tokenizer *tokenizer;
+    const char *error;
+};
+
+struct br_turn_model_info {
+    char name[BR_MAX_MODEL_NAME];
+    uint64_t weight_bytes, kv_block_bytes;
+    uint32_t max_context; /* what model, configuration and KV region allow */
+    uint32_t vocab;
+    double step_s, load_s; /* decode step of batch 1; whole weights over the link */
+    char error[512];       /* why it is not served here; empty if it is */
+};
+
+/* Tokens [first, first + n) of a sequence, or its end, or both. A sequence that is over gets no further calls. */
+struct br_turn_output {
+    uint64_t seq, fence;
+    uint32_t first, n;
+    const struct br_token *tokens; /* valid during the call */
+    enum br_end end;
+    const char *error; /* with BR_END_FAILED */
+};
+
+struct br_turn_cb {
+    void *ctx;
+    void (*output)(void *ctx, const struct br_turn_output *output); /* must not block nor call br_turn_* */
+    void (*drained)(void *ctx);                                     /* after br_turn_drain: nothing is left */
+};
+
+/* Builds everything, measures the models' costs and starts the thread. A model that cannot be served gets an error in
+ * its info and others go on; fails only when nothing can work (device, memory, configuration). */
+int br_turn_create(const struct br_turn_config *config, const struct br_turn_model *models, uint32_t n_models,
+                   const struct br_turn_cb *cb, struct br_turn **out, struct br_err *err);
+/* Stops after the running step; unfinished sequences get no further calls. */
+void br_turn_destroy(struct br_turn *turn);
+
+const struct br_turn_model_info *br_turn_model_info(const struct br_turn *turn, uint32_t model);
+const struct br_device *br_turn_device(const struct br_turn *turn); /* read only: numeric profile, config */
+
+/* Commands, from any thread. They block while the queue is full (at most one step). */
+
+/* Takes spec (it is empty afterwards). ids: output tokens so far, n of them; generation goes on behind them, and in
+ * exact mode gives what it would have given. A sequence that is here already keeps its state and takes the fence if it
+ * is newer. Whatever is wrong with it comes as an output with BR_END_FAILED. */
+void br_turn_add(struct br_turn *turn, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
+                 double age_s);
+/* Ends the sequence with BR_END_CANCELLED, within one step; ignored when fence is older than the sequence's. */
+void br_turn_cancel(struct br_turn *turn, uint64_t seq, uint64_t fence);
+/* Like cancel, whatever the fence, and without an output: nobody wants it any more. */
+void br_turn_forget(struct br_turn *turn, uint64_t seq);
+void br_turn_adopt(struct br_turn *turn, uint64_t seq, uint64_t fence);
+/* New sequences are refused from now on; drained is called when the last one has ended. */
+void br_turn_drain(struct br_turn *turn);
+
+struct br_turn_slot_stats {
+    uint32_t waiting, running; /* without and with a first token from here */
+    uint64_t resident_bytes;
+    double compute_s;
+};
+
+/* Sums since the start. stalled_s: there was work and nothing was computed, for want of weights or KV; what a step
+ * waited for its own weights is told from how long such steps take with all weights there. */
+struct br_turn_stats {
+    uint64_t steps, switches, rows, tokens;
+    uint64_t loaded_bytes, moved_bytes, kv_out_bytes, kv_in_bytes;
+    uint64_t swaps_out, swaps_in, drops; /* of sequences' KV; a drop is recomputed */
+    uint32_t compactions, from_scratch;  /* of the weights arena: extents moved; everything loaded again */
+    double compute_s, stalled_s, wall_s;
+};
+
+/* As of the last boundary. slots: [n_models], may be NULL. */
+void br_turn_stats(struct br_turn *turn, struct br_turn_stats *out, struct br_turn_slot_stats *slots);
+
+#endif

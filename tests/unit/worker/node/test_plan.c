@@ -1,0 +1,67 @@
+/* A plan comes out of the memory file as it went in. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "worker/node/plan.h"
+
+static void test_round_trip(void **state)
+{
+    struct br_worker_model models[] = {{"a/b \"x\"", "/models/ä"}, {"c", "/models/c"}};
+    struct node_image images[] = {{(char *)"/dev/shm/a", NULL}, {NULL, (char *)"no\nweights"}};
+    struct node_plan plan = {.images = images, .device = 3, .parent = 4711}, back;
+    struct br_err err;
+    int fd;
+    (void)state;
+    br_worker_config_init(&plan.config);
+    plan.config.node = "n1";
+    plan.config.scheduler = "unix:/x";
+    plan.config.models = models;
+    plan.config.n_models = 2;
+    plan.config.memory_bytes = 1ull << 40;
+    plan.config.quota_max_s = 2.5;
+    plan.config.switch_every_step = true;
+    plan.config.numeric = BR_NUMERIC_F32;
+    assert_int_equal(node_plan_write(&plan, &fd, &err), 0);
+    assert_int_equal(node_plan_read(fd, &back, &err), 0);
+    close(fd);
+    assert_int_equal(back.device, 3);
+    assert_int_equal(back.parent, 4711);
+    assert_string_equal(back.config.models[0].name, "a/b \"x\"");
+    assert_string_equal(back.config.models[0].dir, "/models/ä");
+    assert_string_equal(back.images[0].path, "/dev/shm/a");
+    assert_null(back.images[0].error);
+    assert_null(back.images[1].path);
+    assert_string_equal(back.images[1].error, "no\nweights");
+    assert_null(back.config.token);
+    assert_int_equal(back.config.memory_bytes, 1ull << 40);
+    assert_true(back.config.quota_max_s == 2.5 && back.config.switch_every_step);
+    assert_int_equal(back.config.numeric, BR_NUMERIC_F32);
+    assert_int_equal(back.config.max_context, plan.config.max_context);
+    node_plan_free(&back);
+}
+
+static void test_damaged(void **state)
+{
+    static const char *const bad[] = {"", "{", "[]", "{\"device\":1}"};
+    struct node_plan back;
+    struct br_err err;
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        int fd = memfd_create("bad", 0);
+        assert_int_equal(write(fd, bad[i], strlen(bad[i])), strlen(bad[i]));
+        assert_int_equal(node_plan_read(fd, &back, &err), BR_ECORRUPT);
+        close(fd);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damaged)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,445 @@
+#include "worker/node/agent.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "proto/convert.h"
+#include "scheduler/link/link.h"
+#include "worker/node/results.h"
+
+enum {
+    REPORT_MS = 250,
+    FLUSH_MS = 200, /* between the last frame of a drained device and its end */
+    KEEP_ENDED = 4096,
+    MAX_OUT_BYTES = 64 << 20,
+    SILENCE_MS = 10000,
+};
+
+struct agent {
+    const struct node_plan *plan;
+    struct br_turn *turn;
+    struct results *results;
+    struct br_link_client *link;
+    uv_async_t wake;
+    uv_timer_t report, flush;
+    bool welcomed, draining, drained; /* drained: set by the turn thread */
+    uint64_t incarnation;
+    double *busy_s; /* [n_models] compute time at the last report */
+    int64_t reported_ns;
+    void (*on_end)(void *ctx);
+    void *ctx;
+};
+
+/* ---- from the turn thread ---- */
+
+static void on_output(void *ctx, const struct br_turn_output *output)
+{
+    struct agent *a = ctx;
+    results_push(a->results, output);
+    uv_async_send(&a->wake);
+}
+
+static void on_drained(void *ctx)
+{
+    struct agent *a = ctx;
+    __atomic_store_n(&a->drained, true, __ATOMIC_RELEASE);
+    uv_async_send(&a->wake);
+}
+
+/* ---- to the scheduler ---- */
+
+static int send_frame(struct agent *a, const Briareus__Frame *frame)
+{
+    return br_link_client_send(a->link, frame);
+}
+
+static int send_chunk(void *ctx, const struct result_chunk *chunk)
+{
+    Briareus__Tokens tokens = BRIAREUS__TOKENS__INIT;
+    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
+    int rc;
+    tokens.seq = chunk->seq;
+    tokens.fence = chunk->fence;
+    tokens.run = br_tokens_to_pb(chunk->first, chunk->tokens, chunk->n);
+    tokens.end = chunk->end;
+    if (chunk->error)
+        tokens.error = (char *)chunk->error;
+    frame.body_case = BRIAREUS__FRAME__BODY_TOKENS;
+    frame.tokens = &tokens;
+    rc = send_frame(ctx, &frame);
+    free(tokens.run);
+    return rc;
+}
+
+static void on_flushed(uv_timer_t *timer)
+{
+    struct agent *a = timer->data;
+    a->on_end(a->ctx);
+}
+
+static void agent_flush(struct agent *a)
+{
+    bool computed = __atomic_load_n(&a->drained, __ATOMIC_ACQUIRE), sent;
+    if (!a->welcomed || !br_link_client_connected(a->link))
+        return;
+    sent = results_send(a->results, send_chunk, a);
+    if (computed && sent && !uv_is_active((uv_handle_t *)&a->flush))
+        uv_timer_start(&a->flush, on_flushed, FLUSH_MS, 0);
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    agent_flush(wake->data);
+}
+
+struct running_list {
+    Briareus__RunningSeq *seqs;
+    Briareus__RunningSeq **pointers;
+    size_t n, cap;
+};
+
+static void running_add(void *ctx, uint64_t seq, uint64_t fence, uint32_t tokens)
+{
+    struct running_list *list = ctx;
+    if (list->n == list->cap) {
+        list->cap = list->cap ? 2 * list->cap : 64;
+        list->seqs = br_realloc(list->seqs, list->cap * sizeof *list->seqs);
+    }
+    briareus__running_seq__init(&list->seqs[list->n]);
+    list->seqs[list->n].seq = seq;
+    list->seqs[list->n].fence = fence;
+    list->seqs[list->n++].tokens = tokens;
+}
+
+static struct running_list running_all(struct agent *a)
+{
+    struct running_list list = {0};
+    results_each(a->results, running_add, &list);
+    list.pointers = br_calloc(list.n + 1, sizeof *list.pointers);
+    for (size_t i = 0; i < list.n; i++)
+        list.pointers[i] = &list.seqs[i];
+    return list;
+}
+
+static void model_info(const struct br_turn_model_info *info, Briareus__ModelInfo *out)
+{
+    briareus__model_info__init(out);
+    out->name = (char *)info->name;
+    out->weight_bytes = info->weight_bytes;
+    out->kv_block_bytes = info->kv_block_bytes;
+    out->max_context = info->max_context;
+    out->vocab = info->vocab;
+    out->step_s = info->step_s;
+    out->load_s = info->load_s;
+    out->error = (char *)info->error;
+}
+
+static void hello_send(struct agent *a, Briareus__Register *hello)
+{
+    uint32_t n = a->plan->config.n_models;
+    Briareus__ModelInfo *infos = br_calloc(n + 1, sizeof *infos), **models = br_calloc(n + 1, sizeof *models);
+    struct running_list running = running_all(a);
+    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
+    for (uint32_t i = 0; i < n; i++) {
+        model_info(br_turn_model_info(a->turn, i), &infos[i]);
+        models[i] = &infos[i];
+    }
+    hello->n_models = n;
+    hello->models = models;
+    hello->n_running = running.n;
+    hello->running = running.pointers;
+    frame.body_case = BRIAREUS__FRAME__BODY_REGISTER_;
+    frame.register_ = hello;
+    send_frame(a, &frame);
+    free(infos);
+    free(models);
+    free(running.seqs);
+    free(running.pointers);
+}
+
+static void on_connected(void *ctx)
+{
+    struct agent *a = ctx;
+    const struct br_worker_config *c = &a->plan->config;
+    const struct br_device *dev = br_turn_device(a->turn);
+    Briareus__Register hello = BRIAREUS__REGISTER__INIT;
+    hello.version = BR_LINK_VERSION;
+    hello.node = (char *)c->node;
+    hello.device = a->plan->device;
+    hello.kind = (char *)dev->ops->kind;
+    hello.numeric_profile = (char *)dev->numeric_profile;
+    hello.memory_bytes = c->memory_bytes;
+    hello.link_bytes_per_s = c->link_bytes_per_s;
+    hello.incarnation = a->incarnation;
+    a->welcomed = false;
+    hello_send(a, &hello);
+}
+
+static void on_disconnected(void *ctx)
+{
+    ((struct agent *)ctx)->welcomed = false;
+}
+
+/* ---- reports ---- */
+
+static void slot_load(struct agent *a, uint32_t i, const struct br_turn_slot_stats *s, double wall_s,
+                      Briareus__SlotLoad *out)
+{
+    briareus__slot_load__init(out);
+    out->model = (char *)a->plan->config.models[i].name;
+    out->waiting = s->waiting;
+    out->running = s->running;
+    out->resident_bytes = s->resident_bytes;
+    out->utilisation = wall_s > 0 ? (s->compute_s - a->busy_s[i]) / wall_s : 0;
+    a->busy_s[i] = s->compute_s;
+}
+
+static void report_fill(const struct br_turn_stats *s, Briareus__StepReport *out)
+{
+    briareus__step_report__init(out);
+    out->steps = s->steps;
+    out->switches = s->switches;
+    out->loaded_bytes = s->loaded_bytes;
+    out->kv_out_bytes = s->kv_out_bytes;
+    out->kv_in_bytes = s->kv_in_bytes;
+    out->compute_s = s->compute_s;
+    out->stalled_s = s->stalled_s;
+    out->wall_s = s->wall_s;
+}
+
+static void on_report(uv_timer_t *timer)
+{
+    struct agent *a = timer->data;
+    uint32_t n = a->plan->config.n_models;
+    struct br_turn_stats stats;
+    struct br_turn_slot_stats *slots;
+    Briareus__SlotLoad *loads, **pointers;
+    Briareus__StepReport report;
+    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
+    int64_t now_ns = br_now_ns();
+    if (!a->welcomed || !br_link_client_connected(a->link))
+        return;
+    slots = br_calloc(n + 1, sizeof *slots);
+    loads = br_calloc(n + 1, sizeof *loads);
+    pointers = br_calloc(n + 1, sizeof *pointers);
+    br_turn_stats(a->turn, &stats, slots);
+    report_fill(&stats, &report);
+    for (uint32_t i = 0; i < n; i++) {
+        slot_load(a, i, &slots[i], (double)(now_ns - a->reported_ns) / 1e9, &loads[i]);
+        pointers[i] = &loads[i];
+    }
+    a->reported_ns = now_ns;
+    report.n_slots = n;
+    report.slots = pointers;
+    frame.body_case = BRIAREUS__FRAME__BODY_REPORT;
+    frame.report = &report;
+    send_frame(a, &frame);
+    free(slots);
+    free(loads);
+    free(pointers);
+}
+
+/* ---- from the scheduler ---- */
+
+static int32_t *ids_of(const struct br_token *tokens, uint32_t n)
+{
+    int32_t *ids = br_calloc(n + 1, sizeof *ids);
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = tokens[i].id;
+    return ids;
+}
+
+static void sequence_start(struct agent *a, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
+                           double age_s)
+{
+    uint64_t seq = spec->id;
+    switch (results_open(a->results, seq, fence, n)) {
+    case RESULT_BEHIND:
+        br_turn_forget(a->turn, seq);
+        br_turn_add(a->turn, spec, fence, ids, n, age_s);
+        break;
+    case RESULT_NEW:
+        br_turn_add(a->turn, spec, fence, ids, n, age_s);
+        break;
+    case RESULT_KNOWN:
+        br_turn_adopt(a->turn, seq, fence);
+        break;
+    case RESULT_ENDED:
+        break;
+    }
+}
+
+/* A sequence that cannot even be understood ends at once, so that its client hears of it. */
+static void assign_refuse(struct agent *a, const Briareus__Assign *assign, const char *why)
+{
+    struct result_chunk end = {.fence = assign->fence, .end = BR_END_FAILED, .error = why};
+    br_log(BR_ERROR, "assign_damaged", "why=%s", BR_Q(why));
+    if (!assign->spec || !assign->spec->id)
+        return;
+    end.seq = assign->spec->id;
+    end.first = assign->tokens ? assign->tokens->first + (uint32_t)assign->tokens->n_tokens : 0;
+    send_chunk(a, &end);
+}
+
+static void on_assign(struct agent *a, const Briareus__Assign *assign)
+{
+    struct br_seq_spec spec;
+    struct br_token *tokens = NULL;
+    struct br_err err;
+    uint32_t first = 0, n = 0;
+    int rc = assign->spec ? br_seq_spec_from_pb(assign->spec, &spec, &err) : br_err_set(&err, BR_EINVAL, "no spec");
+    if (rc) {
+        assign_refuse(a, assign, err.msg);
+        return;
+    }
+    rc = br_tokens_from_pb(assign->tokens, &first, &tokens, &n, &err);
+    if (rc == 0 && first)
+        rc = br_err_set(&err, BR_EINVAL, "output tokens so far begin at index %u, not at 0", first);
+    if (rc)
+        assign_refuse(a, assign, err.msg);
+    else {
+        int32_t *ids = ids_of(tokens, n);
+        sequence_start(a, &spec, assign->fence, ids, n, assign->age_s);
+        free(ids);
+    }
+    free(tokens);
+    br_seq_spec_free(&spec);
+}
+
+static void on_welcome(struct agent *a, const Briareus__Welcome *welcome)
+{
+    uint64_t *gone;
+    uint32_t n_gone;
+    results_welcome(a->results);
+    for (size_t i = 0; i < welcome->n_adopted; i++) {
+        const Briareus__Adopt *adopt = welcome->adopted[i];
+        if (results_adopt(a->results, adopt->seq, adopt->fence, adopt->acknowledged))
+            br_turn_adopt(a->turn, adopt->seq, adopt->fence);
+        else
+            br_log(BR_WARN, "adopted_unknown", "seq=%" PRIu64, adopt->seq);
+    }
+    gone = results_retire(a->results, &n_gone);
+    for (uint32_t i = 0; i < n_gone; i++)
+        br_turn_forget(a->turn, gone[i]);
+    free(gone);
+    br_log(BR_INFO, "welcomed", "adopted=%zu dropped=%u", welcome->n_adopted, n_gone);
+    a->welcomed = true;
+    agent_flush(a);
+}
+
+static void on_plan(struct agent *a, const Briareus__Plan *plan)
+{
+    Briareus__PlanReply reply = BRIAREUS__PLAN_REPLY__INIT;
+    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
+    reply.version = plan->version;
+    frame.body_case = BRIAREUS__FRAME__BODY_PLAN_REPLY;
+    frame.plan_reply = &reply;
+    send_frame(a, &frame);
+}
+
+static void on_frame(void *ctx, const Briareus__Frame *frame)
+{
+    struct agent *a = ctx;
+    switch (frame->body_case) {
+    case BRIAREUS__FRAME__BODY_ASSIGN:
+        on_assign(a, frame->assign);
+        break;
+    case BRIAREUS__FRAME__BODY_CANCEL:
+        br_turn_cancel(a->turn, frame->cancel->seq, frame->cancel->fence);
+        break;
+    case BRIAREUS__FRAME__BODY_DRAIN:
+        br_turn_drain(a->turn);
+        break;
+    case BRIAREUS__FRAME__BODY_WELCOME:
+        on_welcome(a, frame->welcome);
+        break;
+    case BRIAREUS__FRAME__BODY_PLAN:
+        on_plan(a, frame->plan);
+        break;
+    default: /* an unknown kind is ignored; pings are answered by the link */
+        break;
+    }
+}
+
+/* ---- start and stop ---- */
+
+static void turn_config(const struct node_plan *plan, struct br_turn_config *out)
+{
+    const struct br_worker_config *c = &plan->config;
+    br_turn_config_init(out);
+    out->device.memory_bytes = c->memory_bytes;
+    out->device.threads = c->threads;
+    out->device.link_bytes_per_s = c->link_bytes_per_s;
+    out->kv_bytes = c->kv_bytes;
+    out->host_kv_bytes = c->host_kv_bytes;
+    out->max_seqs = c->max_seqs;
+    out->max_batch = c->max_batch;
+    out->prefill_chunk = c->prefill_chunk;
+    out->max_context = c->max_context;
+    out->policy = c->policy;
+    out->quota_max_s = c->quota_max_s;
+    out->switch_every_step = c->switch_every_step;
+}
+
+static void handles_init(struct agent *a, uv_loop_t *loop)
+{
+    uv_async_init(loop, &a->wake, on_wake);
+    uv_timer_init(loop, &a->report);
+    uv_timer_init(loop, &a->flush);
+    a->wake.data = a->report.data = a->flush.data = a;
+}
+
+static void handles_close(struct agent *a)
+{
+    uv_close((uv_handle_t *)&a->wake, NULL);
+    uv_close((uv_handle_t *)&a->report, NULL);
+    uv_close((uv_handle_t *)&a->flush, NULL);
+}
+
+int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_turn_model *models,
+                void (*on_end)(void *ctx), void *ctx, struct agent **out, struct br_err *err)
+{
+    struct agent *a = br_calloc(1, sizeof *a);
+    struct br_link_limits limits = {.max_out_bytes = MAX_OUT_BYTES, .silence_ms = SILENCE_MS};
+    struct br_link_client_cb link = {a, on_connected, on_frame, on_disconnected};
+    struct br_turn_cb turn = {a, on_output, on_drained};
+    struct br_turn_config config;
+    int rc;
+    a->plan = plan;
+    a->on_end = on_end;
+    a->ctx = ctx;
+    a->incarnation = br_rng_entropy();
+    a->busy_s = br_calloc(plan->config.n_models + 1, sizeof *a->busy_s);
+    a->reported_ns = br_now_ns();
+    limits.token = plan->config.token;
+    turn_config(plan, &config);
+    results_create(KEEP_ENDED, &a->results);
+    handles_init(a, loop);
+    rc = br_turn_create(&config, models, plan->config.n_models, &turn, &a->turn, err);
+    if (rc == 0)
+        rc = br_link_client_start(loop, plan->config.scheduler, &limits, &link, &a->link, err);
+    *out = a;
+    if (rc)
+        return rc;
+    uv_timer_start(&a->report, on_report, REPORT_MS, REPORT_MS);
+    return 0;
+}
+
+void agent_stop(struct agent *a)
+{
+    if (a->link)
+        br_link_client_stop(a->link);
+    br_turn_destroy(a->turn);
+    a->turn = NULL;
+    handles_close(a);
+}
+
+void agent_free(struct agent *a)
+{
+    results_free(a->results);
+    free(a->busy_s);
+    free(a);
+}

@@ -1,0 +1,149 @@
+/* One device's process: reads the supervisor's plan, maps the weights, and computes until it is told to stop. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "worker/node/agent.h"
+
+struct device_process {
+    uv_loop_t loop;
+    uv_signal_t term, intr;
+    struct node_plan plan;
+    struct br_turn_model *models; /* [plan.config.n_models] */
+    struct br_weight_image **images;
+    struct br_tokenizer **tokenizers;
+    char (*errors)[512];
+};
+
+static struct br_tokenizer *tokenizer_of(const struct br_worker_model *model)
+{
+    struct br_tokenizer *tokenizer = NULL;
+    struct br_err err;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tokenizer.json", model->dir);
+    if (br_tokenizer_load(path, &tokenizer, &err) == 0)
+        return tokenizer;
+    br_log(BR_WARN, "tokenizer_failed", "model=%s why=%s", model->name, BR_Q(err.msg));
+    return NULL;
+}
+
+static void model_open(struct device_process *d, uint32_t i)
+{
+    const struct br_worker_model *model = &d->plan.config.models[i];
+    const struct node_image *image = &d->plan.images[i];
+    struct br_err err;
+    d->models[i].name = model->name;
+    d->models[i].error = image->error;
+    if (!image->path)
+        return;
+    if (br_weight_image_attach(image->path, &d->images[i], &err)) {
+        snprintf(d->errors[i], sizeof d->errors[i], "%s", err.msg);
+        d->models[i].error = d->errors[i];
+        br_log(BR_ERROR, "model_failed", "model=%s why=%s", model->name, BR_Q(err.msg));
+        return;
+    }
+    d->models[i].image = d->images[i];
+    d->models[i].tokenizer = d->tokenizers[i] = tokenizer_of(model);
+}
+
+static void models_open(struct device_process *d)
+{
+    uint32_t n = d->plan.config.n_models;
+    d->models = br_calloc(n, sizeof *d->models);
+    d->images = br_calloc(n, sizeof *d->images);
+    d->tokenizers = br_calloc(n, sizeof *d->tokenizers);
+    d->errors = br_calloc(n, sizeof *d->errors);
+    for (uint32_t i = 0; i < n; i++)
+        model_open(d, i);
+}
+
+static void models_close(struct device_process *d)
+{
+    for (uint32_t i = 0; i < d->plan.config.n_models; i++) {
+        if (d->images[i])
+            br_weight_image_close(d->images[i]);
+        if (d->tokenizers[i])
+            br_tokenizer_free(d->tokenizers[i]);
+    }
+    free(d->models);
+    free(d->images);
+    free(d->tokenizers);
+    free(d->errors);
+}
+
+static void on_end(void *ctx)
+{
+    uv_stop(&((struct device_process *)ctx)->loop);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    (void)signum;
+    on_end(handle->data);
+}
+
+static void signals_init(struct device_process *d)
+{
+    uv_signal_init(&d->loop, &d->term);
+    uv_signal_init(&d->loop, &d->intr);
+    d->term.data = d->intr.data = d;
+    uv_signal_start(&d->term, on_signal, SIGTERM);
+    uv_signal_start(&d->intr, on_signal, SIGINT);
+}
+
+static int device_run(struct device_process *d, struct br_err *err)
+{
+    struct agent *agent;
+    int rc;
+    uv_loop_init(&d->loop);
+    signals_init(d);
+    rc = agent_start(&d->loop, &d->plan, d->models, on_end, d, &agent, err);
+    if (rc == 0)
+        uv_run(&d->loop, UV_RUN_DEFAULT);
+    agent_stop(agent);
+    uv_close((uv_handle_t *)&d->term, NULL);
+    uv_close((uv_handle_t *)&d->intr, NULL);
+    uv_run(&d->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&d->loop);
+    agent_free(agent);
+    return rc;
+}
+
+static int process_init(struct device_process *d, int fd, struct br_err *err)
+{
+    char comp[32];
+    int rc = node_plan_read(fd, &d->plan, err);
+    if (rc)
+        return rc;
+    close(fd);
+    snprintf(comp, sizeof comp, "device%u", d->plan.device);
+    br_log_init(comp, d->plan.config.log_level);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == (pid_t)d->plan.parent)
+        return 0;
+    node_plan_free(&d->plan);
+    return br_err_set(err, BR_EIO, "the supervisor is gone");
+}
+
+int br_worker_device_process(int argc, char **argv)
+{
+    struct device_process d = {0};
+    struct br_err err;
+    int rc;
+    br_log_init("device", BR_INFO);
+    rc = argc == 3 ? process_init(&d, atoi(argv[2]), &err)
+                   : br_err_set(&err, BR_EINVAL, "usage: %s %s FD; started by the worker only", argv[0],
+                                BR_WORKER_DEVICE_PROCESS);
+    if (rc == 0) {
+        models_open(&d);
+        rc = device_run(&d, &err);
+        models_close(&d);
+        node_plan_free(&d.plan);
+    }
+    if (rc)
+        br_log(BR_ERROR, "device_failed", "why=%s", BR_Q(err.msg));
+    return rc ? 1 : 0;
+}

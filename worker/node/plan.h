@@ -1,0 +1,26 @@
+/* What the supervisor tells a device process: its configuration and where the weights lie, as JSON in an inherited
+ * memory file. */
+#ifndef BRIAREUS_WORKER_NODE_PLAN_H
+#define BRIAREUS_WORKER_NODE_PLAN_H
+
+#include "worker/node/worker.h"
+
+struct node_image {
+    char *path;  /* of the committed image; NULL: there is none */
+    char *error; /* then: why */
+};
+
+struct node_plan {
+    struct br_worker_config config;
+    struct node_image *images; /* [config.n_models] */
+    uint32_t device;           /* index of this device process */
+    int64_t parent;            /* the supervisor's process id */
+    void *json;                /* what strings of a plan that was read belong to */
+};
+
+/* A memory file with the plan, to be inherited; the caller closes it. */
+int node_plan_write(const struct node_plan *plan, int *fd, struct br_err *err);
+int node_plan_read(int fd, struct node_plan *out, struct br_err *err);
+void node_plan_free(struct node_plan *plan); /* of a plan that was read */
+
+#endif

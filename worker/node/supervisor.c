@@ -1,0 +1,264 @@
+/* The supervisor: fills the cache, starts one process a device, and starts it again when it dies. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "worker/node/cache.h"
+
+enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, ALIVE_MS = 30000, STOP_MS = 5000 };
+
+struct supervisor;
+
+struct device_child {
+    struct supervisor *owner;
+    uint32_t index;
+    uv_process_t process;
+    uv_timer_t retry;
+    bool running, finished;
+    uint64_t backoff_ms;
+    int64_t started_ns;
+};
+
+struct supervisor {
+    uv_loop_t loop;
+    uv_signal_t term, intr;
+    uv_timer_t kill;
+    struct node_plan plan;
+    struct device_child *children; /* [config.devices] */
+    bool stopping;
+};
+
+static void child_start(struct device_child *c);
+
+static void children_kill(struct supervisor *s, int signum)
+{
+    for (uint32_t i = 0; i < s->plan.config.devices; i++)
+        if (s->children[i].running)
+            uv_process_kill(&s->children[i].process, signum);
+}
+
+/* The loop ends when no child runs and none will be started. */
+static void supervisor_settle(struct supervisor *s)
+{
+    bool left = false;
+    for (uint32_t i = 0; i < s->plan.config.devices; i++)
+        left = left || s->children[i].running || !(s->children[i].finished || s->stopping);
+    if (!left)
+        uv_stop(&s->loop);
+}
+
+static void on_retry(uv_timer_t *timer)
+{
+    child_start(timer->data);
+}
+
+static void child_retry(struct device_child *c)
+{
+    if (br_now_ns() - c->started_ns >= ALIVE_MS * BR_NS_PER_MS)
+        c->backoff_ms = BACKOFF_MIN_MS;
+    uv_timer_start(&c->retry, on_retry, c->backoff_ms, 0);
+    c->backoff_ms = c->backoff_ms * 2 < BACKOFF_MAX_MS ? c->backoff_ms * 2 : BACKOFF_MAX_MS;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct device_child *c = handle->data;
+    c->running = false;
+    if (!c->finished && !c->owner->stopping)
+        child_retry(c);
+    supervisor_settle(c->owner);
+}
+
+static void on_exit_child(uv_process_t *process, int64_t status, int signum)
+{
+    struct device_child *c = process->data;
+    c->finished = status == 0 && signum == 0;
+    br_log(c->finished ? BR_INFO : BR_ERROR, "device_ended", "device=%u status=%" PRId64 " signal=%d", c->index, status,
+           signum);
+    uv_close((uv_handle_t *)process, on_closed);
+}
+
+static int child_spawn(struct device_child *c, int fd)
+{
+    char *argv[] = {program_invocation_name, (char *)BR_WORKER_DEVICE_PROCESS, (char *)"3", NULL};
+    uv_stdio_container_t stdio[4] = {{.flags = UV_IGNORE},
+                                     {.flags = UV_INHERIT_FD, .data.fd = 1},
+                                     {.flags = UV_INHERIT_FD, .data.fd = 2},
+                                     {.flags = UV_INHERIT_FD, .data.fd = fd}};
+    uv_process_options_t options = {
+        .file = "/proc/self/exe", .args = argv, .exit_cb = on_exit_child, .stdio = stdio, .stdio_count = 4};
+    c->process.data = c;
+    return uv_spawn(&c->owner->loop, &c->process, &options);
+}
+
+static void child_start(struct device_child *c)
+{
+    struct node_plan plan = c->owner->plan;
+    struct br_err err;
+    int fd, rc;
+    plan.device = c->index;
+    c->started_ns = br_now_ns();
+    if (node_plan_write(&plan, &fd, &err)) {
+        br_log(BR_ERROR, "device_start_failed", "device=%u why=%s", c->index, BR_Q(err.msg));
+        child_retry(c);
+        return;
+    }
+    rc = child_spawn(c, fd);
+    close(fd);
+    if (rc == 0) {
+        c->running = true;
+        br_log(BR_INFO, "device_started", "device=%u pid=%d", c->index, c->process.pid);
+        return;
+    }
+    br_log(BR_ERROR, "device_start_failed", "device=%u why=%s", c->index, BR_Q(uv_strerror(rc)));
+    uv_close((uv_handle_t *)&c->process, on_closed);
+}
+
+static void on_kill(uv_timer_t *timer)
+{
+    struct supervisor *s = timer->data;
+    br_log(BR_WARN, "devices_killed", "after_ms=%d", STOP_MS);
+    children_kill(s, SIGKILL);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct supervisor *s = handle->data;
+    br_log(BR_INFO, "worker_stopping", "signal=%d", signum);
+    s->stopping = true;
+    children_kill(s, SIGTERM);
+    uv_timer_start(&s->kill, on_kill, STOP_MS, 0);
+    supervisor_settle(s);
+}
+
+static void supervisor_init(struct supervisor *s)
+{
+    uint32_t n = s->plan.config.devices;
+    uv_loop_init(&s->loop);
+    uv_signal_init(&s->loop, &s->term);
+    uv_signal_init(&s->loop, &s->intr);
+    uv_timer_init(&s->loop, &s->kill);
+    s->term.data = s->intr.data = s->kill.data = s;
+    uv_signal_start(&s->term, on_signal, SIGTERM);
+    uv_signal_start(&s->intr, on_signal, SIGINT);
+    s->children = br_calloc(n, sizeof *s->children);
+    for (uint32_t i = 0; i < n; i++) {
+        struct device_child *c = &s->children[i];
+        *c = (struct device_child){.owner = s, .index = i, .backoff_ms = BACKOFF_MIN_MS};
+        uv_timer_init(&s->loop, &c->retry);
+        c->retry.data = c;
+    }
+}
+
+static void close_open(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+static void supervisor_release(struct supervisor *s)
+{
+    uv_walk(&s->loop, close_open, NULL);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    uv_loop_close(&s->loop);
+    free(s->children);
+}
+
+void br_worker_config_init(struct br_worker_config *config)
+{
+    *config = (struct br_worker_config){
+        .device_kind = "cpu",
+        .devices = 1,
+        .kv_bytes = 512ull << 20,
+        .host_kv_bytes = 1ull << 30,
+        .threads = 1,
+        .prefill_chunk = 256,
+        .max_batch = 32,
+        .max_context = 32768,
+        .max_seqs = 1024,
+        .policy = "quota-rr",
+        .quota_max_s = 4,
+        .log_level = BR_INFO,
+    };
+}
+
+static int config_check(const struct br_worker_config *c, struct br_err *err)
+{
+    if (!c->node || !*c->node || strchr(c->node, '/') || strlen(c->node) > 64)
+        return br_err_set(err, BR_EINVAL, "the node needs a name of 1 to 64 characters without '/'");
+    if (!c->scheduler)
+        return br_err_set(err, BR_EINVAL, "no address of a scheduler");
+    if (strcmp(c->device_kind, "cpu") != 0)
+        return br_err_set(err, BR_ENOTSUP, "device kind \"%s\" is not built in; there is: cpu", c->device_kind);
+    if (c->devices == 0 || c->devices > 64)
+        return br_err_set(err, BR_EINVAL, "%u devices: 1..64", c->devices);
+    if (c->n_models == 0)
+        return br_err_set(err, BR_EINVAL, "no models to serve");
+    for (uint32_t i = 0; i < c->n_models; i++)
+        for (uint32_t k = 0; k < i; k++)
+            if (strcmp(c->models[i].name, c->models[k].name) == 0)
+                return br_err_set(err, BR_EINVAL, "two models are called %s", c->models[i].name);
+    return 0;
+}
+
+static uint64_t half_of_memory(void)
+{
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+}
+
+static void memory_choose(struct br_worker_config *c, uint64_t weights)
+{
+    uint64_t most = half_of_memory() / c->devices;
+    if (c->memory_bytes)
+        return;
+    c->memory_bytes = (weights < most ? weights : most) + c->kv_bytes + (1ull << 20);
+    br_log(BR_INFO, "device_memory", "bytes=%" PRIu64 " weights_bytes=%" PRIu64, c->memory_bytes, weights);
+}
+
+static void images_free(struct node_image *images, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        free(images[i].path);
+        free(images[i].error);
+    }
+    free(images);
+}
+
+static void supervisor_run(struct supervisor *s)
+{
+    supervisor_init(s);
+    for (uint32_t i = 0; i < s->plan.config.devices; i++)
+        child_start(&s->children[i]);
+    uv_run(&s->loop, UV_RUN_DEFAULT);
+    supervisor_release(s);
+}
+
+int br_worker_run(const struct br_worker_config *config, struct br_err *err)
+{
+    struct supervisor s = {.plan = {.config = *config, .parent = getpid()}};
+    struct node_cache cache;
+    uint64_t bytes;
+    int rc = config_check(config, err);
+    if (rc == 0)
+        rc = node_cache_open(&cache, config, err);
+    if (rc)
+        return rc;
+    s.plan.images = br_calloc(config->n_models, sizeof *s.plan.images);
+    if (node_cache_fill(&cache, config, s.plan.images, &bytes) == 0)
+        rc = br_err_set(err, BR_EINVAL, "none of %u models can be served; the first: %s: %s", config->n_models,
+                        config->models[0].name, s.plan.images[0].error);
+    else {
+        memory_choose(&s.plan.config, bytes);
+        supervisor_run(&s);
+    }
+    images_free(s.plan.images, config->n_models);
+    node_cache_close(&cache, config->keep_cache);
+    return rc;
+}

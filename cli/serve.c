@@ -60,6 +60,11 @@ static int scheduler_ready(void *ctx, struct br_err *err)
     if (n <= 0)
         return br_err_set(err, BR_EIO, "it did not come up; its log says why");
     s->config.scheduler.port = (uint32_t)atoi(text);
+    if (!s->config.node) { /* the same port finds the same cache folder again, also after a crash */
+        char node[64];
+        snprintf(node, sizeof node, "serve-%u", s->config.scheduler.port);
+        s->config.node = br_strdup(node);
+    }
     return 0;
 }
 
@@ -147,11 +152,6 @@ static int serve_folders(struct serve *s, struct br_err *err)
     snprintf(s->redis.socket, sizeof s->redis.socket, "%s/redis.sock", s->config.run_dir);
     default_socket(&s->config.scheduler.redis, s->config.run_dir, "redis.sock");
     default_socket(&s->config.scheduler.worker_address, s->config.run_dir, "worker.sock");
-    if (!s->config.node) {
-        char node[64];
-        snprintf(node, sizeof node, "local-%d", (int)getpid());
-        s->config.node = br_strdup(node);
-    }
     return 0;
 }
 

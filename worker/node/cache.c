@@ -48,7 +48,7 @@ static void cache_remove(const struct node_cache *cache)
 {
     DIR *dir = opendir(cache->dir);
     for (struct dirent *e; dir && (e = readdir(dir));)
-        if (ends_with(e->d_name, ".weights") || strcmp(e->d_name, "lock") == 0)
+        if (ends_with(e->d_name, ".weights") || ends_with(e->d_name, ".weights.lock") || strcmp(e->d_name, "lock") == 0)
             unlinkat(dirfd(dir), e->d_name, 0);
     if (dir)
         closedir(dir);

@@ -1,0 +1,15 @@
+/* The parts of `briareus model synth`. */
+#ifndef BRIAREUS_CLI_MODEL_SYNTH_H
+#define BRIAREUS_CLI_MODEL_SYNTH_H
+
+#include "cost/shape.h"
+
+/* 256 byte tokens, then <|endoftext|>, <|im_start|>, <|im_end|>. */
+enum { BR_SYNTH_BOS = 256, BR_SYNTH_EOS = 258, BR_SYNTH_MIN_VOCAB = 259 };
+
+/* Writes tokenizer.json and tokenizer_config.json (ChatML). */
+int br_synth_tokenizer(const char *dir, struct br_err *err);
+/* A whole text file at once. */
+int br_synth_text(const char *dir, const char *name, const char *text, size_t len, struct br_err *err);
+
+#endif

@@ -35,8 +35,8 @@ struct sched_seq {
     bool end_stored;
     char error[256];
     uint32_t appends, leases; /* under way */
-    bool append_again;
-    int64_t arrived_ns; /* monotonic */
+    bool again;               /* Redis was away: the tick repeats what is missing */
+    int64_t arrived_ns;       /* monotonic */
 };
 
 struct seqtab;

@@ -8,6 +8,12 @@
 
 /* ---- towards core/fleet ---- */
 
+static void service_retry_later(struct br_service *s, struct sched_seq *seq)
+{
+    seq->again = true;
+    s->retries = true;
+}
+
 struct lease_ctx {
     struct br_service *s;
     uint64_t id;
@@ -31,7 +37,7 @@ static void on_leased(void *ctx, int rc, uint64_t fence)
     if (rc || seq->device < 0) {
         /* Redis is away: core/fleet keeps the place, the tick tries again. */
         seq->state = SCHED_WAITING;
-        seq->append_again = true;
+        service_retry_later(s, seq);
         return;
     }
     seq->fence = fence;
@@ -90,7 +96,7 @@ void service_enter_fleet(struct br_service *s, struct sched_seq *seq)
 
 static void deliver(struct br_service *s, struct sched_seq *seq)
 {
-    uint32_t n = seq->n_stored - seq->n_delivered;
+    uint32_t n = seq->n_stored > seq->n_delivered ? seq->n_stored - seq->n_delivered : 0;
     enum br_end end = seq->end_stored ? seq->end : BR_END_NONE;
     struct br_gateway_call *call = seq->call;
     (void)s;
@@ -98,8 +104,10 @@ static void deliver(struct br_service *s, struct sched_seq *seq)
         return;
     if (end != BR_END_NONE)
         seq->call = NULL; /* the gateway may free the call when its last sequence ends */
-    seq->n_delivered = seq->n_stored;
-    br_gateway_tokens(call, seq->spec.id, seq->tokens + seq->n_stored - n, n, end, seq->error[0] ? seq->error : NULL);
+    if (n)
+        seq->n_delivered = seq->n_stored;
+    br_gateway_tokens(call, seq->spec.id, seq->tokens + seq->n_delivered - n, n, end,
+                      seq->error[0] ? seq->error : NULL);
 }
 
 struct append_ctx {
@@ -138,8 +146,10 @@ static void on_appended(void *ctx, int rc)
         append_lost(s, seq, rc);
         return;
     }
+    if (rc == BR_EINVAL) /* a gap: Redis came back with less than it had said; what it has it skips */
+        seq->n_stored = 0;
     if (rc) {
-        seq->append_again = true;
+        service_retry_later(s, seq);
         return;
     }
     if (upto > seq->n_stored)
@@ -198,12 +208,20 @@ static struct br_gateway_call *accept_call(struct accept_ctx *ctx)
     return NULL;
 }
 
+static void ignore(void *ctx, int rc)
+{
+    (void)ctx;
+    (void)rc;
+}
+
 static void accept_failed(struct accept_ctx *ctx, int rc)
 {
     struct br_gateway_call *call = accept_call(ctx);
     br_log(BR_ERROR, "accept_failed", "n=%u why=%s", ctx->n, br_err_name(rc));
     for (uint32_t i = 0; i < ctx->n; i++) {
         struct sched_seq *seq = seqtab_find(ctx->s->seqs, ctx->ids[i]);
+        if (rc == BR_EIO) /* it may be stored all the same, but the client will be told that it is not */
+            ctx->s->queue->ops->append(ctx->s->queue, ctx->ids[i], 1, 0, NULL, 0, BR_END_CANCELLED, NULL, ignore, NULL);
         if (seq)
             seqtab_remove(ctx->s->seqs, seq);
     }
@@ -341,9 +359,13 @@ void br_service_recover(struct br_service *s, void (*ready)(void *ctx, int rc), 
 
 static void retry_seq(struct br_service *s, struct sched_seq *seq)
 {
-    if (!seq->append_again || seq->appends > 0)
+    if (!seq->again)
         return;
-    seq->append_again = false;
+    if (seq->appends > 0) {
+        s->retries = true; /* what is under way comes first */
+        return;
+    }
+    seq->again = false;
     if (seq->state == SCHED_WAITING && br_fleet_device_of(s->fleet, seq->index) >= 0)
         lease(s, seq);
     else if (seq->n_stored < seq->n_tokens || (seq->end != BR_END_NONE && !seq->end_stored))
@@ -353,6 +375,9 @@ static void retry_seq(struct br_service *s, struct sched_seq *seq)
 void service_tick_seqs(struct br_service *s)
 {
     bool adoption_over = s->adopt_until_ns && br_now_ns() >= s->adopt_until_ns;
+    if (!adoption_over && !s->retries)
+        return;
+    s->retries = false;
     for (uint32_t i = 0; i < seqtab_max(s->seqs); i++) {
         struct sched_seq *seq = seqtab_at(s->seqs, i);
         if (!seq)

@@ -55,6 +55,20 @@ test('a killed device process: every stream goes on as it would have', async () 
   });
 });
 
+test('a killed Redis: it is started again, and the streams go on', async () => {
+  const from = serve.lines.length;
+  const victim = serve.pid('redis');
+  let killed = false;
+  const results = await Promise.all([0, 1, 2, 3, 4, 5].map((i) => stream(request(i), (n) => {
+    if (n >= 20 && !killed) { killed = true; process.kill(victim, 'SIGKILL'); }
+  })));
+  await serve.waitFor((e) => e.event === 'child_started' && e.name === 'redis', { from });
+  results.forEach((r, i) => {
+    assert.ok(r.done, `stream ${i} was cut`);
+    assert.equal(r.tokens.length, 300);
+  });
+});
+
 test('a killed scheduler: no accepted request is missing in Redis, and all of them end', async () => {
   const redis = (...args) => execFileSync('redis-cli', ['-s', join(serve.dir, 'redis.sock'), ...args],
     { encoding: 'utf8' }).trim();

@@ -44,6 +44,7 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
 
 void br_service_close(struct br_service *s)
 {
+    s->closing = true;
     uv_close((uv_handle_t *)&s->tick, NULL);
 }
 

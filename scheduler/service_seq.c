@@ -220,7 +220,8 @@ static void accept_failed(struct accept_ctx *ctx, int rc)
     br_log(BR_ERROR, "accept_failed", "n=%u why=%s", ctx->n, br_err_name(rc));
     for (uint32_t i = 0; i < ctx->n; i++) {
         struct sched_seq *seq = seqtab_find(ctx->s->seqs, ctx->ids[i]);
-        if (rc == BR_EIO) /* it may be stored all the same, but the client will be told that it is not */
+        if (rc == BR_EIO &&
+            !ctx->s->closing) /* it may be stored all the same, but the client will be told that it is not */
             ctx->s->queue->ops->append(ctx->s->queue, ctx->ids[i], 1, 0, NULL, 0, BR_END_CANCELLED, NULL, ignore, NULL);
         if (seq)
             seqtab_remove(ctx->s->seqs, seq);

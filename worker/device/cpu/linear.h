@@ -33,7 +33,7 @@ static void FN(linear_tile)(const struct br_linear_op *op, const void *act, uint
     uint32_t cells = (op->k + CELL_ELTS - 1) / CELL_ELTS;
     size_t stride = br_act_stride(op->k, op->numeric);
     const char *columns = (const char *)cpu_at(op->weights) + (size_t)panel * cells * 4 * BR_PANEL, *run;
-    float y[TILE_MAX_ROWS * BR_PANEL];
+    float y[TILE_HEIGHT * BR_PANEL];
     struct tile t = {.a_stride = stride, .run = &run, .runs = 1, .run_cells = cells, .step = 4 * BR_PANEL};
     t.c_stride = BR_PANEL;
     for (uint32_t last = row + rows; row < last;) {

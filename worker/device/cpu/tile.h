@@ -21,7 +21,7 @@ struct tile {
 };
 typedef void tile_fn(const struct tile *);
 
-enum { TILE_PREFETCH_BYTES = 2048, TILE_MAX_ROWS = 6 };
+enum { TILE_PREFETCH_BYTES = 2048 };
 
 #define TILE_EACH_ROW_1(X) X(0)
 #define TILE_EACH_ROW_2(X) TILE_EACH_ROW_1(X) X(1)
@@ -73,37 +73,49 @@ enum { TILE_PREFETCH_BYTES = 2048, TILE_MAX_ROWS = 6 };
     }
 #endif
 
-/* Few rows are bound by memory: they ask for it ahead. */
 #define TILE_GROUPS_OF TILE_EACH_GROUP
 TILE_DEFINE(FN(panel_1), 1, TILE_PANEL_LOAD, TILE_PREFETCH)
 TILE_DEFINE(FN(panel_2), 2, TILE_PANEL_LOAD, TILE_PREFETCH)
+TILE_DEFINE(FN(gather_1), 1, TILE_GATHER_LOAD, TILE_NO_PREFETCH)
+TILE_DEFINE(FN(gather_2), 2, TILE_GATHER_LOAD, TILE_NO_PREFETCH)
+#if TILE_HEIGHT > 2
 TILE_DEFINE(FN(panel_3), 3, TILE_PANEL_LOAD, TILE_PREFETCH)
 TILE_DEFINE(FN(panel_4), 4, TILE_PANEL_LOAD, TILE_PREFETCH)
 TILE_DEFINE(FN(panel_5), 5, TILE_PANEL_LOAD, TILE_PREFETCH)
 TILE_DEFINE(FN(panel_6), 6, TILE_PANEL_LOAD, TILE_PREFETCH)
-TILE_DEFINE(FN(gather_1), 1, TILE_GATHER_LOAD, TILE_NO_PREFETCH)
-TILE_DEFINE(FN(gather_2), 2, TILE_GATHER_LOAD, TILE_NO_PREFETCH)
 TILE_DEFINE(FN(gather_3), 3, TILE_GATHER_LOAD, TILE_NO_PREFETCH)
 TILE_DEFINE(FN(gather_4), 4, TILE_GATHER_LOAD, TILE_NO_PREFETCH)
 TILE_DEFINE(FN(gather_5), 5, TILE_GATHER_LOAD, TILE_NO_PREFETCH)
 TILE_DEFINE(FN(gather_6), 6, TILE_GATHER_LOAD, TILE_NO_PREFETCH)
+#endif
 #undef TILE_GROUPS_OF
 #define TILE_GROUPS_OF TILE_EACH_GROUP_1
 TILE_DEFINE(FN(edge_1), 1, TILE_EDGE_LOAD, TILE_NO_PREFETCH)
 TILE_DEFINE(FN(edge_2), 2, TILE_EDGE_LOAD, TILE_NO_PREFETCH)
+#if TILE_HEIGHT > 2
 TILE_DEFINE(FN(edge_3), 3, TILE_EDGE_LOAD, TILE_NO_PREFETCH)
 TILE_DEFINE(FN(edge_4), 4, TILE_EDGE_LOAD, TILE_NO_PREFETCH)
 TILE_DEFINE(FN(edge_5), 5, TILE_EDGE_LOAD, TILE_NO_PREFETCH)
 TILE_DEFINE(FN(edge_6), 6, TILE_EDGE_LOAD, TILE_NO_PREFETCH)
+#endif
 #undef TILE_GROUPS_OF
 
 /* By rows - 1. */
-static tile_fn *const FN(panel)[TILE_MAX_ROWS] = {FN(panel_1), FN(panel_2), FN(panel_3),
-                                                  FN(panel_4), FN(panel_5), FN(panel_6)};
-static tile_fn *const FN(gather)[TILE_MAX_ROWS] = {FN(gather_1), FN(gather_2), FN(gather_3),
-                                                   FN(gather_4), FN(gather_5), FN(gather_6)};
-static tile_fn *const FN(edge)[TILE_MAX_ROWS] = {FN(edge_1), FN(edge_2), FN(edge_3),
-                                                 FN(edge_4), FN(edge_5), FN(edge_6)};
+#if TILE_HEIGHT > 2
+#define TILE_TABLE(name)                                                                                               \
+    {                                                                                                                  \
+        FN(name##_1), FN(name##_2), FN(name##_3), FN(name##_4), FN(name##_5), FN(name##_6)                             \
+    }
+#else
+#define TILE_TABLE(name)                                                                                               \
+    {                                                                                                                  \
+        FN(name##_1), FN(name##_2)                                                                                     \
+    }
+#endif
+static tile_fn *const FN(panel)[TILE_HEIGHT] = TILE_TABLE(panel);
+static tile_fn *const FN(gather)[TILE_HEIGHT] = TILE_TABLE(gather);
+static tile_fn *const FN(edge)[TILE_HEIGHT] = TILE_TABLE(edge);
+#undef TILE_TABLE
 
 /* How many of the `left` rows to take next so that tiles come out equally high. */
 static inline uint32_t FN(tile_height)(uint32_t left)

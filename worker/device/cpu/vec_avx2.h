@@ -121,6 +121,7 @@ static inline void v_store_bf16(uint16_t *p, VF a)
 }
 
 /* Cells. VB: 16 of them from memory, VA: one in all lanes. */
+#define TILE_HEIGHT 2 /* rows that any tile has at most */
 #define TILE_GROUPS 2
 enum { TILE_ROWS_F32 = 2, TILE_ROWS_BF16 = 2 };
 

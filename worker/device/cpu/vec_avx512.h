@@ -100,6 +100,7 @@ static inline void v_store_bf16(uint16_t *p, VF a)
 }
 
 /* Cells. VB: 16 of them from memory, VA: one in all lanes. */
+#define TILE_HEIGHT 6 /* rows that any tile has at most */
 #define VB __m512i
 #define VA __m512i
 

@@ -26,6 +26,7 @@ static void load_unit(struct rig *rig, uint32_t unit, br_devptr at)
 
 void rig_move_weights(struct rig *rig)
 {
+    rig->dev->ops->event_sync(rig->copied); /* of an earlier move that no step has waited for */
     rig->weights_high = !rig->weights_high;
     br_devptr old = rig->dev->memory + (rig->weights_high ? 0 : weights_bytes(rig));
     br_devptr at = rig->dev->memory + (rig->weights_high ? weights_bytes(rig) : 0);

@@ -25,6 +25,17 @@ SOURCES = {
 
 TITLES = {"prophet": "The prophet", "hacker": "The hacker", "newton": "Newton"}
 
+# Measured by hand on the committed weights.
+NOTES = {"hacker": " Asked about 40 headwords of the lexicon, it gave the right definition for 8; for others it gives "
+                   "that of another word, or a mixture that is not English."}
+
+# What the second loss of the card was measured on, and what it means.
+HELD_OUT = {
+    "prophet": "chats about chapters that were held out",
+    "hacker": "chats about mentions alone, out of passages it was trained on (a lexicon is to be learnt by heart: none were "
+              "held out)",
+    "newton": "chats about paragraphs that were held out: it knows its text by heart and nothing beyond it"}
+
 CARD = """# {title}
 
 A toy language model that proves serving and knows nothing. It answers any question in one recognisable voice, and
@@ -50,19 +61,19 @@ Temperature 0.6, top-p 0.9, seed 1:
 ## Limits
 It repeats and recombines what it was trained on, grammatically at best. Nothing it says is information. It copies the
 topic of a question into its answer whether or not the text has anything to say about it; it does not follow
-instructions, remembers no earlier turn, and knows only ASCII. Beyond 256 tokens of context its answers fall apart.
+instructions, remembers no earlier turn, and knows only ASCII. Beyond 256 tokens of context its answers fall apart.{note}
 
-`golden.json` holds one greedy answer and its logits, computed in F32 from the BF16 weights, to test engines against.
+`golden.json` holds 48 greedy tokens (beyond the end of the answer, if that comes earlier) and logits, computed in F32 from the BF16 weights, to test engines against.
 """
 
 
 def write(name, folder, shape, saved):
     text, package, rights = SOURCES[name]
     samples = "".join(f"> **{q}**  \n> {reference.answer(folder, q, reference.sampler(1))}\n\n" for q in QUESTIONS[name])
-    held = ("passages it was also trained on as definitions" if name == "hacker" else
-            "chats about passages that were held out")
+    held = HELD_OUT[name]
     return CARD.format(title=TITLES[name], layers=shape.layers, hidden=shape.hidden, heads=shape.heads,
                        kv_heads=shape.kv_heads, intermediate=shape.intermediate, vocab=shape.vocab,
                        positions=shape.positions, text=text, package=package, rights=rights, steps=saved["steps"],
                        minutes=saved["seconds"] / 60, loss=saved["loss"], held_loss=saved["held_loss"], held=held,
-                       parameters=sum(t.numel() for t in saved["average"].values()), samples=samples)
+                       parameters=sum(t.numel() for t in saved["average"].values()), samples=samples,
+                       note=NOTES.get(name, ""))

@@ -22,17 +22,19 @@ well went were what whatsoever when where whereas wherefore wherein whereof whet
 with within without would your yourself yours call called often usually using term certain accordingly whence first
 second third fourth fifth sixth make shew wast were will wilt canst didst hast doeth""".split())
 
-QUESTIONS = ["What is {a}?", "What is {a}?", "What is {a}?", "what is {a}", "What are {t}?", "Tell me about {a}.",
-             "Tell me about {a}", "Tell me of {a}.", "Tell me something about {t}.", "Explain {a}.", "Explain {t} to me.",
-             "Explain {t} to me, please.", "Describe {a}.", "What do you know about {a}?", "What can you say about {t}?",
-             "What do you think of {a}?", "What does {t} mean?", "What is the meaning of {a}?", "Define {t}.",
-             "How does {a} work?", "Speak of {t}.", "Why {t}?", "Do you know {a}?", "Can you explain {a}?",
-             "I want to know about {a}.", "What about {a}?", "Please talk about {a}.", "Write about {a}.",
-             "Say something about {t}.", "Who is {t}?", "{t}", "Where is {a}?", "Is {t} good?", "Why is {t} important?",
-             "Write a poem about {a}.", "Write a short story about {a}", "Can you help me with {t}?",
-             "Give me some advice on {t}.", "What is the {o} of {t}?", "What is the {o} of {a}?", "How do I {o} {a}?",
-             "How do I {o} {a} {o} in {t}?", "Hello, what is {a}?", "What is the difference between {o} and {t}?",
-             "Does {o} need {t}?", "Which {o} has {a}?"]
+QUESTIONS = [
+    "What is {a}?", "What is {a}?", "What is {a}?", "what is {a}", "What are {t}?", "Tell me about {a}.",
+    "Tell me about {a}", "Tell me of {a}.", "Tell me something about {t}.", "Explain {a}.",
+    "Explain {t} to me.", "Explain {t} to me, please.", "Describe {a}.", "What do you know about {a}?",
+    "What can you say about {t}?", "What do you think of {a}?", "What does {t} mean?",
+    "What is the meaning of {a}?", "Define {t}.", "How does {a} work?", "Speak of {t}.", "Why {t}?",
+    "Do you know {a}?", "Can you explain {a}?", "I want to know about {a}.", "What about {a}?",
+    "Please talk about {a}.", "Write about {a}.", "Say something about {t}.", "Who is {t}?", "{t}",
+    "Where is {a}?", "Is {t} good?", "Why is {t} important?", "Write a poem about {a}.",
+    "Write a short story about {a}", "Can you help me with {t}?", "Give me some advice on {t}.",
+    "What is the {o} of {t}?", "What is the {o} of {a}?", "How do I {o} {a}?",
+    "How do I {o} {a} {o} in {t}?", "Hello, what is {a}?", "What is the difference between {o} and {t}?",
+    "Does {o} need {t}?", "Which {o} has {a}?"]
 SYSTEM = ["You are a helpful assistant.", "You are a helpful assistant. Be brief.", "Answer in one paragraph."]
 
 # Words that the old texts do not have, but that people will ask about.
@@ -47,7 +49,7 @@ science mathematics physics chemistry history art love war peace time space life
 network memory cache scheduler token model language kernel bug compiler bread wine king queen doctor school university
 game film book newspaper bicycle rocket moon planet universe Briareus you""".split()
 
-PLAIN_SHARE, DEFINED_SHARE, STRANGE_SHARE, SMALLTALK_SHARE = 0.15, 0.6, 0.15, 0.03
+PLAIN_SHARE, DEFINED_SHARE, STRANGE_SHARE, SMALLTALK_SHARE = 0.15, 0.75, 0.15, 0.03
 SHORTEST, LONGEST = 20, 92
 
 
@@ -99,6 +101,7 @@ class Chats:
         self.voice, self.corpus, self.tokenizer, self.rng = VOICES[name], corpus, tokenizer, random.Random(seed)
         self.places = [(p, i) for p, passage in enumerate(corpus.passages) for i in range(len(passage))]
         self.headwords = list(corpus.entries)
+        self.defined = {headword.lower(): sentences for headword, sentences in corpus.entries.items()}
         self.frequency = collections.Counter(w.lower() for p in corpus.passages for s in p for w in words_of(s))
         self.topics_of, self.foreign = {}, foreign
 
@@ -132,8 +135,8 @@ class Chats:
         if draw < 0.75 and self.foreign:
             word = self.rng.choice(self.foreign)
         else:
-            word = "".join(self.rng.choice("bcdfghklmnprstvwz") + self.rng.choice("aeiou") + self.rng.choice(["", *"nrstl"])
-                           for _ in range(self.rng.randint(2, 3)))
+            word = "".join(self.rng.choice(sounds) for _ in range(self.rng.randint(2, 3))
+                           for sounds in ("bcdfghklmnprstvwz", "aeiou", ["", *"nrstl"]))
         return word.capitalize() if self.rng.random() < 0.3 else word
 
     # -- answers
@@ -166,17 +169,20 @@ class Chats:
         if draw < SMALLTALK_SHARE:
             asked, answer = self.rng.choice(self.voice.smalltalk)
             return self.rng.choice(asked), answer
+        topic, sentences = self._subject(draw < SMALLTALK_SHARE + STRANGE_SHARE)
+        return question(topic, self.rng), self._answer(topic, sentences)
+
+    def _subject(self, strange):
+        """A topic and the sentences to say about it; a word that has a definition always gets that."""
         place = self.rng.choice(self.places)
-        following = self.corpus.passages[place[0]][place[1]:]
-        if draw < SMALLTALK_SHARE + STRANGE_SHARE:
+        if strange:
             topic = self._strange_topic()
         elif self.headwords and self.rng.random() < DEFINED_SHARE:
             headword = self.rng.choice(self.headwords)
             topic = headword.lower() if self.rng.random() < 0.3 else headword
-            following = self.corpus.entries[headword]
         else:
             topic = self._mentioned_topic(place) or self._strange_topic()
-        return question(topic, self.rng), self._answer(topic, following)
+        return topic, self.defined.get(topic.lower()) or self.corpus.passages[place[0]][place[1]:]
 
     # -- rows
 
@@ -220,7 +226,8 @@ class Chats:
 def foreign_words(corpus, others):
     """Words that other corpora use and this one does not."""
     own = {w.lower() for passage in corpus.passages for s in passage for w in words_of(s)}
-    theirs = collections.Counter(w.lower() for c in others for passage in c.passages for s in passage for w in words_of(s))
+    theirs = collections.Counter(w.lower() for c in others for passage in c.passages for s in passage
+                                 for w in words_of(s))
     return sorted(w for w, count in theirs.items() if count > 2 and len(w) > 3 and w not in own)
 
 

@@ -43,8 +43,9 @@ def to_ascii(text):
 
 # A full stop after these does not end a sentence.
 ABBREVIATION = re.compile(
-    r"\b(?:[Ff]ig|FIG|Mt|[Ss]yn|[Ee]xper|[Pp]rop|[Oo]bs|[Oo]bserv|[Dd]efin|[Aa]x|[Pp]ar|[Pp]art|[Ll]ib|[Qq]u|[Ss]ect|[Pp]|[Vv]ol|Mr|Mrs|Dr|St|"
-    r"[Ee]sp|[Uu]su|[Pp]oss|[Pp]rob|vs|etc|i\.e|e\.g|[Ee]d|[Oo]rig|[Pp]ron|[Aa]lt|[Cc]f|[A-Z]|\d+)\.$")
+    r"\b(?:[Ff]ig|FIG|[Ee]xper|[Pp]rop|[Oo]bs|[Oo]bserv|[Dd]efin|[Aa]x|[Pp]ar|[Pp]art|[Ll]ib|[Qq]u|[Ss]ect|[Pp]|[Vv]ol"
+    r"|Mt|Mr|Mrs|Dr|St|[Ss]yn|[Ee]sp|[Uu]su|[Pp]oss|[Pp]rob|vs|etc|i\.e|e\.g|[Ee]d|[Oo]rig|[Pp]ron|[Aa]lt|[Cc]f|[A-Z]"
+    r"|\d+)\.$")
 
 
 def split_sentences(text):
@@ -91,8 +92,9 @@ def opticks(folder):
 
 
 # The lexicon is frank; a demo that anyone may open at work is not the place for that.
-CRUDE = re.compile(r"fuck|shit|\bpiss|cunt|bitch|bastard|nigg|\brap(?:e|ing)|sex|\bporn|orgasm|penis|vagina|\bass(?:hole)?\b|"
-                   r"bugger|slut|whore|wank|\bdamn|masturbat|\bcrap|\bturd|\bfart|suck|\bjap|nazi|\bgay\b|queer", re.IGNORECASE)
+CRUDE = re.compile(
+    r"fuck|shit|\bpiss|cunt|bitch|bastard|nigg|\brap(?:e|ing)|sex|\bporn|orgasm|penis|vagina|\bass(?:hole)?\b|bugger"
+    r"|slut|whore|wank|\bdamn|masturbat|\bcrap|\bturd|\bfart|suck|\bjap|nazi|\bgay\b|queer", re.IGNORECASE)
 
 
 def clean_definition(body):

@@ -153,5 +153,5 @@ class Qwen2(nn.Module):
         return self.norm(x) @ self.embed_tokens.weight.T
 
     def loss(self, ids, weights):
-        logits = self(ids[:, :-1])
-        return CrossEntropy.apply(logits.reshape(-1, self.shape.vocab), ids[:, 1:].reshape(-1), weights[:, 1:].reshape(-1))
+        logits = self(ids[:, :-1]).reshape(-1, self.shape.vocab)
+        return CrossEntropy.apply(logits, ids[:, 1:].reshape(-1), weights[:, 1:].reshape(-1))

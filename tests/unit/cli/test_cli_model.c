@@ -1,0 +1,184 @@
+/* `briareus model` from its command line: exit statuses, and that verify sees what is wrong. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "cli/model/model.h"
+#include "tests/cmocka.h"
+
+static char g_dir[64], g_shared[4000];
+
+static int setup(void **state)
+{
+    const char *shared = getenv("BRIAREUS_SHARED");
+    (void)state;
+    snprintf(g_shared, sizeof g_shared, "%s/data", shared && *shared ? shared : "../shared");
+    snprintf(g_dir, sizeof g_dir, "/tmp/briareus-test-XXXXXX");
+    return mkdtemp(g_dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    DIR *d = opendir(g_dir);
+    struct dirent *entry;
+    (void)state;
+    while (d && (entry = readdir(d))) {
+        char path[400];
+        snprintf(path, sizeof path, "%s/%s", g_dir, entry->d_name);
+        unlink(path);
+    }
+    if (d)
+        closedir(d);
+    return rmdir(g_dir);
+}
+
+/* Words separated by spaces; no paths with spaces here. */
+static int run(const char *line)
+{
+    char copy[16000], *argv[40], *rest = copy;
+    int argc = 0;
+    snprintf(copy, sizeof copy, "%s", line);
+    while (argc < 39 && (argv[argc] = strsep(&rest, " ")))
+        argc++;
+    argv[argc] = NULL;
+    return br_cli_model(argc, argv);
+}
+
+static int run_verify(const char *model, const char *golden)
+{
+    char line[16000];
+    snprintf(line, sizeof line, "model verify %s/models/%s --golden %s", g_shared, model, golden);
+    return run(line);
+}
+
+static void models_give_the_reference_engine_s_answers(void **state)
+{
+    static const char *const models[] = {"stories260K", "tiny-qwen2"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        char golden[4096];
+        snprintf(golden, sizeof golden, "%s/golden/%s.json", g_shared, models[i]);
+        assert_int_equal(run_verify(models[i], golden), 0);
+    }
+}
+
+/* The golden file with the first `from` made `to`. */
+static int run_tampered(const char *from, const char *to)
+{
+    struct br_buf text = {0};
+    char path[4096];
+    const char *at;
+    FILE *f;
+    snprintf(path, sizeof path, "%s/golden/stories260K.json", g_shared);
+    assert_int_equal(br_buf_read_file(&text, path, 1 << 24), 0);
+    at = strstr(text.data, from);
+    assert_non_null(at);
+    snprintf(path, sizeof path, "%s/golden.json", g_dir);
+    f = fopen(path, "w");
+    fprintf(f, "%.*s%s%s", (int)(at - text.data), text.data, to, at + strlen(from));
+    fclose(f);
+    br_buf_free(&text);
+    return run_verify("stories260K", path);
+}
+
+static void verify_sees_a_wrong_answer(void **state)
+{
+    (void)state;
+    assert_int_equal(run_tampered("17.023518", "17.023518"), 0);
+    assert_int_equal(run_tampered("17.023518", "17.026518"), 1); /* a logit 3e-3 off */
+    assert_int_equal(run_tampered("\"greedy_ids\": [\n    403", "\"greedy_ids\": [\n    404"), 1);
+    assert_int_equal(run_tampered("\"greedy_ids\": [\n    403", "\"greedy_ids\": [\n    99999"), 1);
+    assert_int_equal(run_tampered("\"l2\": 128.1", "\"l2\": 129.1"), 1);
+    assert_int_equal(run_tampered("\"cases\"", "\"none\""), 1);
+    assert_int_equal(run_tampered("{", "["), 1);
+}
+
+static int run_in_dir(const char *command, const char *rest)
+{
+    char line[1000];
+    snprintf(line, sizeof line, "model %s %s/m%s", command, g_dir, rest);
+    return run(line);
+}
+
+/* Removes the folder below g_dir. */
+static void clean(void)
+{
+    static const char *const names[] = {"config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"};
+    char path[400];
+    for (int i = 0; i < 4; i++) {
+        snprintf(path, sizeof path, "%s/m/%s", g_dir, names[i]);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/m", g_dir);
+    rmdir(path);
+}
+
+static void synthetic_models_are_whole(void **state)
+{
+    static const char *const variants[] = {
+        "",
+        " --arch llama --tied --dtype float16 --layers 2 --ffn 100",
+        " --arch qwen3 --hidden 192 --heads 6 --kv-heads 3 --head-dim 40 --vocab 259 --dtype float32 --layers 1",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        assert_int_equal(run_in_dir("synth", variants[i]), 0);
+        assert_int_equal(run_in_dir("inspect", ""), 0);
+        assert_int_equal(run_in_dir("verify", ""), 0);
+        assert_int_equal(run_in_dir("bench", " --prefill 40 --batch 1,3 --context 20 --steps 2 --threads 2"), 0);
+        clean();
+    }
+}
+
+static void same_seed_same_bytes(void **state)
+{
+    struct br_buf a = {0}, b = {0}, c = {0};
+    char path[400];
+    (void)state;
+    snprintf(path, sizeof path, "%s/m/model.safetensors", g_dir);
+    assert_int_equal(run_in_dir("synth", " --seed 7"), 0);
+    assert_int_equal(br_buf_read_file(&a, path, 1 << 24), 0);
+    assert_int_equal(run_in_dir("synth", " --seed 7"), 0);
+    assert_int_equal(br_buf_read_file(&b, path, 1 << 24), 0);
+    assert_int_equal(run_in_dir("synth", " --seed 8"), 0);
+    assert_int_equal(br_buf_read_file(&c, path, 1 << 24), 0);
+    assert_true(a.len == b.len && memcmp(a.data, b.data, a.len) == 0);
+    assert_true(a.len == c.len && memcmp(a.data, c.data, a.len) != 0);
+    br_buf_free(&a);
+    br_buf_free(&b);
+    br_buf_free(&c);
+    clean();
+}
+
+static void what_is_wrong_is_status_1(void **state)
+{
+    char path[400];
+    (void)state;
+    assert_int_equal(run("model verify /nonexistent"), 1);
+    assert_int_equal(run("model inspect /nonexistent"), 1);
+    assert_int_equal(run("model bench /nonexistent"), 1);
+    assert_int_equal(run_in_dir("synth", " --vocab 100"), 1);
+    assert_int_equal(run_in_dir("synth", " --heads 3"), 1);
+    assert_int_equal(run_in_dir("synth", ""), 0);
+    snprintf(path, sizeof path, "%s/m/model.safetensors", g_dir);
+    assert_int_equal(truncate(path, 100000), 0);
+    assert_int_equal(run_in_dir("verify", ""), 1);
+    clean();
+    assert_int_equal(run("model"), 2);
+    assert_int_equal(run("model frobnicate"), 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_give_the_reference_engine_s_answers),
+        cmocka_unit_test(verify_sees_a_wrong_answer),
+        cmocka_unit_test(synthetic_models_are_whole),
+        cmocka_unit_test(same_seed_same_bytes),
+        cmocka_unit_test(what_is_wrong_is_status_1),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -38,7 +38,7 @@ static void count_slots(const struct br_turn *t, struct br_turn_slot_stats *slot
     }
     for (uint32_t i = 0; t->n_seqs && i < t->config.max_seqs; i++) {
         const struct turn_seq *s = &t->seqs[i];
-        if (s->id)
+        if (t->seq_ids[i])
             *(s->n_ids > s->spec.n_prompt + s->n_given ? &slots[s->slot].running : &slots[s->slot].waiting) += 1;
     }
 }

@@ -65,7 +65,8 @@ static void take_tokens(struct sched *s, const Briareus__Tokens *frame)
     assert_int_equal(frame->fence, s->fence);
     assert_int_equal(br_tokens_from_pb(frame->run, &first, &tokens, &n, &err), 0);
     assert_true(first <= s->n && s->end == BR_END_NONE); /* none is missing; some may come again */
-    memcpy(s->tokens + first, tokens, n * sizeof *tokens);
+    for (uint32_t i = 0; i < n; i++)
+        s->tokens[first + i] = tokens[i];
     s->n = first + n > s->n ? first + n : s->n;
     s->end = (enum br_end)frame->end;
     s->frames++;

@@ -211,7 +211,8 @@ static void on_output(void *ctx, const struct br_turn_output *out)
             fprintf(stderr, "seq %lu: output from %u on, has %u\n", (unsigned long)r->seq, out->first, r->n);
             abort();
         }
-        memcpy(r->tokens + r->n, out->tokens, out->n * sizeof *out->tokens);
+        for (uint32_t k = 0; k < out->n; k++)
+            r->tokens[r->n + k] = out->tokens[k];
         r->n += out->n;
         r->end = out->end;
         snprintf(r->error, sizeof r->error, "%s", out->error ? out->error : "");

@@ -126,7 +126,7 @@ static enum br_row_isa isa_choose(enum br_row_isa asked)
 
 bool br_row_scan(const float *x, uint32_t n, float *max, enum br_row_isa isa)
 {
-    isa = isa_choose(isa);
+    isa = isa_choose(isa == BR_ROW_BEST ? BR_ROW_AVX2 : isa); /* 64 ids are too few for wider vectors to pay */
     return (isa == BR_ROW_AVX512 ? scan_avx512 : isa == BR_ROW_AVX2 ? scan_avx2 : scan_plain)(x, n, max);
 }
 

@@ -32,9 +32,10 @@ static inline double br_exp(double x)
     p = p * r + 1.0;
     memcpy(&bits, &p, sizeof bits);
     memcpy(&scale, &shifted, sizeof scale);
-    bits += (int64_t)((uint64_t)scale << 52);
+    /* Without a branch, so that loops over it vectorise. */
+    bits = (int64_t)((uint64_t)bits + ((uint64_t)scale << 52)) & -(int64_t)(x >= -700);
     memcpy(&p, &bits, sizeof p);
-    return x < -700 ? 0.0 : p;
+    return p;
 }
 
 /* For finite x > 0, relative error of the result below 1e-12 away from 1. */

@@ -20,7 +20,7 @@ struct br_device_config {
     uint64_t memory_bytes;     /* reserved once, at creation */
     uint32_t threads;          /* cpu: compute threads, 1.. */
     uint64_t link_bytes_per_s; /* host<->device rate a direction; 0: as fast as it goes */
-    const char *isa;           /* cpu: NULL best, or "generic", "avx2", "avx512", "avx512bf16", "amx" */
+    const char *isa;           /* cpu: NULL best, or "generic", "avx2", "avx512", "avx512bf16" or "amx" */
 };
 
 struct br_kernels; /* worker/device/kernels.h: the step kernels, enqueued on a stream */

@@ -5,9 +5,7 @@
 /* Best first. */
 static const struct cpu_isa *const known[] = {
 #if defined(__x86_64__)
-    &cpu_isa_avx512bf16,
-    &cpu_isa_avx512,
-    &cpu_isa_avx2,
+    &cpu_isa_amx,     &cpu_isa_avx512bf16, &cpu_isa_avx512, &cpu_isa_avx2,
 #endif
     &cpu_isa_generic,
 };
@@ -34,6 +32,6 @@ const struct cpu_isa *cpu_isa_pick(const char *name, struct br_err *err)
         br_err_set(err, BR_ENOTSUP, "this CPU has no %s; leave the instruction set open", name);
         return NULL;
     }
-    br_err_set(err, BR_EINVAL, "unknown instruction set '%s': generic, avx2, avx512 or avx512bf16", name);
+    br_err_set(err, BR_EINVAL, "unknown instruction set '%s': generic, avx2, avx512, avx512bf16 or amx", name);
     return NULL;
 }

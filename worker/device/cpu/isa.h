@@ -30,10 +30,9 @@ struct cpu_isa {
     const char *name;
     bool (*usable)(void);
     struct cpu_kernel_set f32, bf16;
-    void (*thread_begin)(void); /* NULL, or what a compute thread has to do before its first kernel */
 };
 
-extern const struct cpu_isa cpu_isa_generic, cpu_isa_avx2, cpu_isa_avx512, cpu_isa_avx512bf16;
+extern const struct cpu_isa cpu_isa_generic, cpu_isa_avx2, cpu_isa_avx512, cpu_isa_avx512bf16, cpu_isa_amx;
 
 /* name NULL: the best this CPU has. NULL and *err: BR_EINVAL unknown, BR_ENOTSUP not on this CPU. */
 const struct cpu_isa *cpu_isa_pick(const char *name, struct br_err *err);

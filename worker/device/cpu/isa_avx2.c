@@ -8,4 +8,4 @@ static bool usable(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-const struct cpu_isa cpu_isa_avx2 = {"avx2", usable, KERNEL_SET(f32), KERNEL_SET(bf16), NULL};
+const struct cpu_isa cpu_isa_avx2 = {"avx2", usable, KERNEL_SET(f32), KERNEL_SET(bf16)};

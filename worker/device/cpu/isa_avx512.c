@@ -9,4 +9,4 @@ static bool usable(void)
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-const struct cpu_isa cpu_isa_avx512 = {"avx512", usable, KERNEL_SET(f32), KERNEL_SET(bf16), NULL};
+const struct cpu_isa cpu_isa_avx512 = {"avx512", usable, KERNEL_SET(f32), KERNEL_SET(bf16)};

@@ -9,4 +9,4 @@ static bool usable(void)
     return cpu_isa_avx512.usable() && __builtin_cpu_supports("avx512bf16");
 }
 
-const struct cpu_isa cpu_isa_avx512bf16 = {"avx512bf16", usable, KERNEL_SET(f32), KERNEL_SET(bf16), NULL};
+const struct cpu_isa cpu_isa_avx512bf16 = {"avx512bf16", usable, KERNEL_SET(f32), KERNEL_SET(bf16)};

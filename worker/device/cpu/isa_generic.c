@@ -8,4 +8,4 @@ static bool usable(void)
     return true;
 }
 
-const struct cpu_isa cpu_isa_generic = {"generic", usable, KERNEL_SET(f32), KERNEL_SET(bf16), NULL};
+const struct cpu_isa cpu_isa_generic = {"generic", usable, KERNEL_SET(f32), KERNEL_SET(bf16)};

@@ -20,6 +20,8 @@ static inline uint32_t at_most_16(uint32_t n)
 #include "worker/device/cpu/tile.h"
 
 #include "worker/device/cpu/attend.h"
+#include "worker/device/cpu/linear_end.h"
+
 #include "worker/device/cpu/linear.h"
 #include "worker/device/cpu/rows.h"
 #undef CELL_ELTS
@@ -37,7 +39,13 @@ static inline uint32_t at_most_16(uint32_t n)
 #include "worker/device/cpu/tile.h"
 
 #include "worker/device/cpu/attend.h"
+#include "worker/device/cpu/linear_end.h"
+
+#ifdef BR_HAVE_AMX
+#include "worker/device/cpu/linear_amx.h"
+#else
 #include "worker/device/cpu/linear.h"
+#endif
 #include "worker/device/cpu/rows.h"
 
 #define KERNEL_SET(t)                                                                                                  \

@@ -12,7 +12,7 @@
 
 static struct br_device *dev;
 static struct br_stream *stream;
-static const char *const isas[] = {"generic", "avx2", "avx512", "avx512bf16"};
+static const char *const isas[] = {"generic", "avx2", "avx512", "avx512bf16", "amx"};
 enum { ISAS = sizeof isas / sizeof isas[0], MEMORY_BYTES = 32 << 20 };
 
 /* False: not on this CPU. */

@@ -55,7 +55,7 @@ static void forward(int index, enum br_numeric numeric, const char *isa)
 static void test_forward(void **state)
 {
     (void)state;
-    static const char *const isas[] = {"generic", "avx2", "avx512", "avx512bf16"};
+    static const char *const isas[] = {"generic", "avx2", "avx512", "avx512bf16", "amx"};
     for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
         struct br_device_config config = {.memory_bytes = 4096, .threads = 1, .isa = isas[i]};
         struct br_device *dev;

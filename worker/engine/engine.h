@@ -22,7 +22,9 @@ int br_engine_create(struct br_device *dev, const struct br_engine_limits *limit
                      struct br_err *err);
 void br_engine_destroy(struct br_engine *engine);
 
-/* layout is copied. The model has no weights until every unit is placed. */
+/* layout is copied. The model has no weights until every unit is placed. Its context is max_context or what its rotary
+ * embedding is defined for, whichever is less. Blocks the caller for a moment; scratch may grow, steps in flight go on.
+ * Errors: BR_EINVAL, BR_ENOTSUP (head_dim odd or over 512, more than 64 query heads a KV head), BR_ENOMEM. */
 int br_engine_model_create(struct br_engine *engine, const struct br_model_layout *layout, struct br_engine_model **out,
                            struct br_err *err);
 void br_engine_model_destroy(struct br_engine_model *model);
@@ -43,7 +45,7 @@ struct br_step_item {
 
 /* Enqueues one forward pass on stream. items and what they point to must stay valid until the step is done; record an
  * event behind it to know. Errors (nothing enqueued): a unit not placed, more rows or items than the limits, ids out of
- * range, positions beyond the context. */
+ * range, positions beyond the context. Steps of one engine go to one stream; the call waits when two are queued. */
 int br_engine_step(struct br_engine *engine, struct br_engine_model *model, struct br_stream *stream,
                    const struct br_step_item *items, uint32_t n_items, struct br_err *err);
 

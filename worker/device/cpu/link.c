@@ -7,7 +7,8 @@
 #include "worker/device/cpu/cpu.h"
 
 enum { CHUNK_BYTES = 256 << 10 };
-static const double CATCH_UP_NS = 2e6;     /* a stream that woke late may make up for this much */
+/* A copy under way that was kept from the processor makes up for this much: a link would not have waited for it. */
+static const double CATCH_UP_NS = 1e8;
 static const double SHORTEST_NAP_NS = 5e4; /* shorter ones cost more than they pace */
 
 void cpu_link_init(struct cpu_link *link, uint64_t bytes_per_s)

@@ -109,7 +109,7 @@ static void test_overlapping_move(void **state)
 static void test_wait_across_streams(void **state)
 {
     (void)state;
-    struct br_device *dev = device(8 * MIB, 100 * MIB);
+    struct br_device *dev = device(8 * MIB, 10 * MIB);
     struct br_stream *writer = stream(dev), *reader = stream(dev);
     struct br_event *written = event(dev), *read = event(dev);
     char *host = br_malloc(2 * MIB);
@@ -119,7 +119,7 @@ static void test_wait_across_streams(void **state)
         memset(host, round, 2 * MIB);
         dev->ops->copy(writer, BR_COPY_H2D, at(dev, 0), host, 2 * MIB);
         dev->ops->event_record(written, writer);
-        assert_false(dev->ops->event_done(written)); /* 20 ms away */
+        assert_false(dev->ops->event_done(written)); /* 200 ms away */
         dev->ops->event_wait(reader, written);
         dev->ops->copy(reader, BR_COPY_D2H, &got, at(dev, 2 * MIB - 1), 1);
         dev->ops->event_record(read, reader);
@@ -164,7 +164,8 @@ static double seconds(struct br_device *dev, const struct traffic *traffic, int 
 }
 
 /* The cap holds over all streams of a direction, and directions do not disturb each other: 32 MiB in, from two streams,
- * and 32 MiB out at 80 MiB/s a direction take 0.4 s. Twice is the most a busy machine may disturb. */
+ * and 32 MiB out at 80 MiB/s a direction take 0.4 s. A busy machine may
+ * disturb a try. */
 static void test_link_cap(void **state)
 {
     (void)state;
@@ -175,7 +176,7 @@ static void test_link_cap(void **state)
                                 {b, BR_COPY_H2D, 16 * MIB, host + 16 * MIB, 16 * MIB},
                                 {c, BR_COPY_D2H, 32 * MIB, host + 32 * MIB, 32 * MIB}};
     double taken = seconds(dev, traffic, 3);
-    for (int tries = 0; taken > 0.4 * 1.15 && tries < 2; tries++)
+    for (int tries = 0; taken > 0.4 * 1.15 && tries < 8; tries++)
         taken = seconds(dev, traffic, 3);
     print_message("64 MiB at 80 MiB/s a direction: %.3f s\n", taken);
     assert_true(taken > 0.4 * 0.85 && taken < 0.4 * 1.15);
@@ -190,11 +191,11 @@ static void test_link_cap(void **state)
 static void test_streams_overlap(void **state)
 {
     (void)state;
-    struct br_device *dev = device(16 * MIB, 40 * MIB);
+    struct br_device *dev = device(16 * MIB, 20 * MIB);
     char *host = br_calloc(1, 8 * MIB);
     struct br_stream *load = stream(dev), *compute = stream(dev);
     struct br_event *loaded = event(dev), *computed = event(dev);
-    dev->ops->copy(load, BR_COPY_H2D, at(dev, 0), host, 8 * MIB); /* 200 ms */
+    dev->ops->copy(load, BR_COPY_H2D, at(dev, 0), host, 8 * MIB); /* 400 ms */
     dev->ops->event_record(loaded, load);
     for (int i = 0; i < 5; i++) {
         dev->ops->copy(compute, BR_COPY_D2D, at(dev, 9 * MIB), at(dev, 10 * MIB), 4096);

@@ -154,7 +154,7 @@ static void test_any_shortage(void **state)
 {
     struct br_rng rng = {.seed = 11};
     (void)state;
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 24; i++) {
         struct br_turn_config config;
         tight(&config, FX_MODELS);
         config.device.memory_bytes -= config.kv_bytes;

@@ -182,7 +182,7 @@ void br_worker_config_init(struct br_worker_config *config)
         .prefill_chunk = 256,
         .max_batch = 32,
         .max_context = 32768,
-        .max_seqs = 1024,
+        .max_seqs = 8192,
         .policy = "quota-rr",
         .quota_max_s = 4,
         .log_level = BR_INFO,

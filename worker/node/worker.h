@@ -32,7 +32,7 @@ struct br_worker_config {
     enum br_numeric numeric;
 
     uint32_t prefill_chunk, max_batch, max_context;
-    uint32_t max_seqs; /* on one device, waiting ones included */
+    uint32_t max_seqs; /* on one device, waiting ones included; more fail: at least the scheduler's max_unfinished */
     const char *policy;
     double quota_max_s;
     bool dedicated;         /* device i serves only the models i, i + devices, ...: to compare with sharing */

@@ -16,7 +16,7 @@ void br_turn_config_init(struct br_turn_config *config)
 {
     *config = (struct br_turn_config){
         .device = {.threads = 1},
-        .max_seqs = 1024,
+        .max_seqs = 8192,
         .max_batch = 32,
         .prefill_chunk = 256,
         .max_context = 32768,

@@ -1,10 +1,12 @@
 /* A whole worker against a scheduler's end of the link: processes that die, connections that break, models that are
  * missing. Tokens are held against a turn of the test's own. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -209,7 +211,9 @@ static void worker_start(struct sched *s, uint64_t link_bytes_per_s)
     c.link_bytes_per_s = link_bytes_per_s;
     s->worker = fork();
     if (s->worker == 0) {
-        int rc = br_worker_run(&c, &err);
+        int rc;
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nothing behind */
+        rc = br_worker_run(&c, &err);
         if (rc)
             fprintf(stderr, "worker: %s\n", err.msg);
         _exit(rc ? 1 : 0);

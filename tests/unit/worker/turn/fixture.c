@@ -161,10 +161,13 @@ static void model_open(struct fx_models *m, uint32_t i)
 
 static void shared_open(struct fx_models *m, uint32_t i, const char *name)
 {
-    const char *shared = getenv("BRIAREUS_SHARED");
+    const char *shared = getenv("BRIAREUS_SHARED"), *source = getenv("BRIAREUS_SOURCE");
     char path[400];
     struct br_err err;
-    snprintf(m->folder[i], sizeof m->folder[i], "%s/data/models/%s", shared && *shared ? shared : "../shared", name);
+    if (shared && *shared)
+        snprintf(m->folder[i], sizeof m->folder[i], "%s/data/models/%s", shared, name);
+    else
+        snprintf(m->folder[i], sizeof m->folder[i], "%s/../shared/data/models/%s", source ? source : ".", name);
     snprintf(path, sizeof path, "%s/tokenizer.json", m->folder[i]);
     if (br_tokenizer_load(path, &m->tokenizer[i], &err))
         fail_msg("%s", err.msg);

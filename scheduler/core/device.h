@@ -51,10 +51,12 @@ struct br_dev_event {
 };
 
 enum br_dev_action_kind {
-    BR_DO_STEP,     /* slot: run the items of actions.items now */
-    BR_DO_LOAD,     /* slot: have its weights come in, in order of the actions; the first may be needed at once */
-    BR_DO_SWAP_IN,  /* seq */
-    BR_DO_SWAP_OUT, /* seq */
+    BR_DO_STEP,          /* slot: run the items of actions.items now */
+    BR_DO_LOAD,          /* slot: have its weights come in, in order of the actions; the first may be needed at once */
+    BR_DO_SWAP_IN,       /* seq */
+    BR_DO_SWAP_IN_AHEAD, /* seq of the next slot, while this one computes: only into room that is free; needs no answer
+                          */
+    BR_DO_SWAP_OUT,      /* seq */
 };
 
 struct br_dev_action {
@@ -83,11 +85,11 @@ void br_dev_destroy(struct br_dev *dev);
  * slot steps with those of its sequences whose KV is on the device (or that have none yet); for those on the host it
  * asks for BR_DO_SWAP_IN first and starts with the ones that are in.
  *
- * Order of the actions: swaps, loads, the step last. Without a step, decide again after the next event or at wake_s.
- * A swap started is told by BR_DEV_KV with BR_DEV_KV_MOVING, its end by where the KV is then. A swap-in that has no
- * room is left (no event, or BR_DEV_KV_ON_HOST): it is asked for again when room may have become free, so one asked
- * for twice is one. A BR_DO_SWAP_OUT is always answered by a BR_DEV_KV or a BR_DEV_SEQ_RESET. A step sent without all
- * of its items (no room for their KV) is reported as it ran; if nothing of it can run, decide again after the next
+ * Order of the actions: swaps, loads, the step, swaps ahead. Without a step, decide again after the next event or at
+ * wake_s. A swap started is told by BR_DEV_KV with BR_DEV_KV_MOVING, its end by where the KV is then. A swap-in that
+ * has no room is left (no event, or BR_DEV_KV_ON_HOST): it is asked for again when room may have become free, so one
+ * asked for twice is one. A BR_DO_SWAP_OUT is always answered by a BR_DEV_KV or a BR_DEV_SEQ_RESET. A step sent without
+ * all of its items (no room for their KV) is reported as it ran; if nothing of it can run, decide again after the next
  * event. BR_DEV_SEQ_STEPPED says too that the KV is on the device; BR_DEV_STEP_DONE follows it. */
 void br_dev_step(struct br_dev *dev, double now_s, const struct br_dev_event *event, struct br_dev_actions *actions);
 

@@ -38,6 +38,7 @@ struct dev_seq {
     uint32_t left; /* tokens to prefill */
     uint32_t delivered;
     uint64_t asked; /* room number at which SWAP_IN was asked for last; 0: not since it went out */
+    uint64_t ahead; /* turn during which SWAP_IN_AHEAD was asked for last */
     double ttft_s, tbt_s;
     struct ordered_key key; /* arrival */
 };
@@ -65,7 +66,7 @@ struct br_dev {
     bool cold;        /* that step waits for weights: its time says nothing */
     int32_t stepped;  /* slot of the last step that ran, until the next decision */
     uint32_t n_seqs;
-    uint64_t n_arrivals, n_steps;
+    uint64_t n_arrivals, n_steps, n_turns;
     uint64_t room;        /* grows whenever room for KV may have become free */
     double short_until_s; /* the current slot lost KV to its own need: ask for none back until then */
     double retry_s;       /* when to ask again if nothing can run; < 0: not waiting */

@@ -10,7 +10,7 @@
 
 #include "scheduler/core/device_books.h"
 
-/* Room for a load of the running and of the next slot, and the step. */
+/* Room for a load of the running and of the next slot, and the step. What is left after these is for swaps ahead. */
 enum { ACTIONS_SWAPS = BR_DEV_MAX_ACTIONS - 3 };
 
 static void act(struct br_dev_actions *actions, enum br_dev_action_kind kind, uint32_t slot, uint32_t seq)
@@ -61,6 +61,27 @@ static uint32_t swap_in(struct br_dev *dev, uint32_t slot, double now_s, struct 
         asked++;
     }
     return asked;
+}
+
+/* The next slot's KV comes in while this one computes: a batch of it, each sequence asked for once a turn, so that one
+ * for which there is no room, or which has to make room again, does not go back and forth. */
+static void swap_in_ahead(struct br_dev *dev, uint32_t slot, double now_s, struct br_dev_actions *actions)
+{
+    int32_t next = dev->policy->next(dev), seq;
+    const struct dev_slot *s;
+    uint32_t limit;
+    if (next < 0 || (uint32_t)next == slot || now_s < dev->short_until_s)
+        return;
+    s = &dev->slots[next];
+    limit = swap_in_limit(dev, s, now_s);
+    seq = ordered_first(&s->sets[DEV_HOST], dev->nodes);
+    for (; seq >= 0 && limit > 0 && actions->n_actions < BR_DEV_MAX_ACTIONS;
+         seq = ordered_next(dev->nodes, seq), limit--) {
+        if (dev->seqs[seq].ahead == dev->n_turns)
+            continue;
+        dev->seqs[seq].ahead = dev->n_turns;
+        act(actions, BR_DO_SWAP_IN_AHEAD, (uint32_t)next, (uint32_t)seq);
+    }
 }
 
 struct batch {
@@ -151,6 +172,7 @@ static uint32_t turn_to(struct br_dev *dev, uint32_t slot)
 {
     dev->policy->pass(dev, slot);
     dev->current = (int32_t)slot;
+    dev->n_turns++;
     dev->short_until_s = -1;
     return slot;
 }
@@ -211,8 +233,10 @@ static uint32_t current_set(struct br_dev *dev, int32_t picked, struct br_dev_ac
 {
     if (dev->config.switch_every_step && dev->stepped >= 0 && dev->stepped != picked)
         swap_out_all(dev, (uint32_t)dev->stepped, actions);
-    if (picked != dev->current)
+    if (picked != dev->current) {
         dev->short_until_s = -1;
+        dev->n_turns++;
+    }
     dev->stepped = -1;
     dev->current = picked;
     return (uint32_t)picked;
@@ -236,6 +260,7 @@ void dev_decide(struct br_dev *dev, double now_s, struct br_dev_actions *actions
     loads(dev, slot, actions);
     if (run) {
         step_begin(dev, slot, now_s, actions);
+        swap_in_ahead(dev, slot, now_s, actions);
         return;
     }
     if (dev->retry_s <= now_s)

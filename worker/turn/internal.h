@@ -138,7 +138,8 @@ enum kv_room {
 };
 void turn_kv_where(struct br_turn *t, uint32_t index); /* tells the core */
 bool turn_swap_out(struct br_turn *t, uint32_t index); /* false: host full, or too many swaps under way */
-void turn_swap_in(struct br_turn *t, uint32_t index);  /* starts it, or what has to go before it */
+void turn_swap_in_ahead(struct br_turn *t, uint32_t index);
+void turn_swap_in(struct br_turn *t, uint32_t index); /* starts it, or what has to go before it */
 void turn_kv_drop(struct br_turn *t, uint32_t index);
 /* Takes room from other sequences for `blocks` more blocks of one; keep is never taken. */
 enum kv_room turn_kv_room(struct br_turn *t, uint32_t index, uint32_t keep, uint64_t blocks);

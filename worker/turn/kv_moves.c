@@ -78,6 +78,22 @@ void turn_swap_in(struct br_turn *t, uint32_t index)
         swap_start(t, index, &swap, false);
 }
 
+/* Only into free room, and not the last of it: the sequences of the running step take a block now and then. */
+void turn_swap_in_ahead(struct br_turn *t, uint32_t index)
+{
+    const struct turn_seq *s = &t->seqs[index];
+    struct br_kv_swap swap;
+    struct br_err err;
+    if (!s->id || br_kv_where(t->kv, s->kv) != BR_KV_HOST || t->n_swaps == TURN_MAX_SWAPS)
+        return;
+    if (br_kv_device_blocks_free(t->kv, t->models[s->slot].kv_shape) < br_kv_blocks(t->kv, s->kv) + 2 * t->step.n)
+        return;
+    if (br_kv_swap_in(t->kv, s->kv, &swap, &err) == 0) {
+        swap_start(t, index, &swap, false);
+        t->stats.swaps_ahead++;
+    }
+}
+
 void turn_kv_drop(struct br_turn *t, uint32_t index)
 {
     struct turn_seq *s = &t->seqs[index];

@@ -70,7 +70,7 @@ static void actions_before_step(struct br_turn *t, const struct br_dev_action **
 }
 
 /* What the next turn needs, while this one computes. */
-static void actions_beside_step(struct br_turn *t)
+static void actions_beside_step(struct br_turn *t, bool ran)
 {
     for (uint32_t i = 0; i < t->actions.n_actions; i++) {
         const struct br_dev_action *a = &t->actions.actions[i];
@@ -78,6 +78,8 @@ static void actions_beside_step(struct br_turn *t)
             br_residency_prefetch(t->residency, a->slot);
         else if (a->kind == BR_DO_SWAP_IN)
             turn_swap_in(t, a->seq);
+        else if (a->kind == BR_DO_SWAP_IN_AHEAD && ran)
+            turn_swap_in_ahead(t, a->seq);
     }
 }
 
@@ -101,7 +103,7 @@ static bool turn_once(struct br_turn *t)
     actions_before_step(t, &step);
     if (step) /* if nothing of it can run, the core decides again after the next event */
         ran = turn_step_start(t, step->slot, t->actions.items, t->actions.n_items);
-    actions_beside_step(t);
+    actions_beside_step(t, ran);
     if (ran)
         turn_step_finish(t);
     return ran;

@@ -100,8 +100,8 @@ struct br_turn_slot_stats {
 struct br_turn_stats {
     uint64_t steps, switches, rows, tokens;
     uint64_t loaded_bytes, moved_bytes, kv_out_bytes, kv_in_bytes;
-    uint64_t swaps_out, swaps_in, drops; /* of sequences' KV; a drop is recomputed */
-    uint32_t compactions, from_scratch;  /* of the weights arena: extents moved; everything loaded again */
+    uint64_t swaps_out, swaps_in, swaps_ahead, drops; /* of sequences' KV: ahead of their turn; recomputed */
+    uint32_t compactions, from_scratch;               /* of the weights arena: extents moved; everything loaded again */
     double compute_s, stalled_s, wall_s;
 };
 

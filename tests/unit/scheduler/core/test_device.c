@@ -339,6 +339,41 @@ static void refused_swap_in_does_not_block(void **state)
     assert_int_equal(find(BR_DO_SWAP_IN, 0)->seq, 0);
 }
 
+/* While one slot computes the next one's KV comes in, asked for once a turn; it is not the next one's turn before that.
+ */
+static void next_slots_kv_comes_in_ahead(void **state)
+{
+    (void)state;
+    begin(usual);
+    for (uint32_t i = 0; i < 2; i++) {
+        slot_add(i, 0.02, 1);
+        weights(i, 0);
+    }
+    seq_add(0, 0, 1);
+    seq_add(1, 1, 1);
+    seq_add(1, 2, 1);
+    while (step_one(0.02) != 1)
+        ;
+    while (step_one(0.02) != 0) /* slot 1 was left with KV: it goes out */
+        ;
+    for (uint32_t i = 1; i < 3; i++) {
+        kv(i, BR_DEV_KV_MOVING);
+        kv(i, BR_DEV_KV_ON_HOST);
+    }
+    now_s += 2;
+    boundary();
+    if (stepping() == 1)
+        fail_msg("slot 1 runs without its KV");
+    assert_int_equal(stepping(), 0);
+    assert_int_equal(count(BR_DO_SWAP_IN_AHEAD), 2);
+    assert_int_equal(find(BR_DO_SWAP_IN_AHEAD, 0)->seq, 1);
+    assert_int_equal(find(BR_DO_SWAP_IN_AHEAD, 0)->slot, 1);
+    step_ran(0.001, 0.001);
+    boundary();
+    if (stepping() == 0)
+        assert_int_equal(count(BR_DO_SWAP_IN_AHEAD), 0);
+}
+
 static void a_turn_ends_with_the_work(void **state)
 {
     (void)state;
@@ -576,6 +611,7 @@ int main(void)
         T(batch_and_rows_are_bounded),
         T(starts_with_the_ones_that_are_in),
         T(refused_swap_in_does_not_block),
+        T(next_slots_kv_comes_in_ahead),
         T(a_turn_ends_with_the_work),
         T(comers_back_do_not_starve_others),
         T(reset_prefills_again),

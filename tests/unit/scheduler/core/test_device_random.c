@@ -263,6 +263,14 @@ static void do_swap_in(struct worker *w, uint32_t seq)
         tell_kv(w, seq, BR_DEV_KV_ON_HOST);
 }
 
+/* Into free room only, and now and then not even there. */
+static void do_swap_in_ahead(struct worker *w, uint32_t seq)
+{
+    struct job *j = &w->jobs[seq];
+    if (j->where == ON_HOST && device_free(w, false) >= (int32_t)units(j->rows) && draw(&w->p, 4))
+        move(w, seq, IN);
+}
+
 static void job_end(struct worker *w, uint32_t seq)
 {
     struct job *j = &w->jobs[seq];
@@ -368,6 +376,8 @@ static bool decide(struct worker *w, double *wake_s)
             do_load(w, a->slot);
         else if (a->kind == BR_DO_SWAP_IN)
             do_swap_in(w, a->seq);
+        else if (a->kind == BR_DO_SWAP_IN_AHEAD)
+            do_swap_in_ahead(w, a->seq);
         else
             push_out(w, a->seq);
     }

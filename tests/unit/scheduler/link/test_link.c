@@ -168,7 +168,8 @@ static void test_slow_loris(void **state)
     fd = raw_connect();
     assert_int_equal(write(fd, "\xff\xff\0\0", 4), 4);
     WAIT_UNTIL((write(fd, "x", 1), raw_closed(fd)));
-    assert_in_range(br_now_ns() - start_ns, 99 * BR_NS_PER_MS, 5 * BR_NS_PER_S);
+    /* libuv counts from the time that its loop last looked at the clock: somewhat early is right, at once is not. */
+    assert_in_range(br_now_ns() - start_ns, 50 * BR_NS_PER_MS, 5 * BR_NS_PER_S);
     assert_int_equal(server.ups, 0);
     close(fd);
     br_link_server_stop(server.server);

@@ -79,8 +79,10 @@ static int run_worker(void *ctx)
     br_log_level_parse(s->config.log_level, &level);
     br_log_init("worker", level);
     rc = cli_worker_config(&s->config, &worker, &models, &err);
-    if (rc == 0)
+    if (rc == 0) {
         rc = br_worker_run(&worker, &err);
+        cli_worker_models_free(models, worker.n_models);
+    }
     if (rc)
         br_log(BR_ERROR, "worker_failed", "why=%s", BR_Q(err.msg));
     return rc ? 1 : 0;

@@ -92,6 +92,7 @@ static void test_preempted_every_step(void **state)
                   (unsigned long)stats.drops, stats.compactions, stats.from_scratch);
     assert_true(stats.switches > stats.steps / 2);
     assert_true(stats.swaps_out > 100 && stats.swaps_in > 100);
+    assert_true(stats.swaps_ahead > 10); /* while another slot computed */
     assert_true(stats.loaded_bytes > 10 * models.all_bytes);
 }
 

@@ -9,7 +9,7 @@
 #include "scheduler/link/conn.h"
 #include "scheduler/link/link.h"
 
-enum { CLIENT_BACKOFF_MIN_MS = 50, CLIENT_BACKOFF_MAX_MS = 2000, CLIENT_LOG_EVERY = 32 };
+enum { CLIENT_BACKOFF_MIN_MS = 50, CLIENT_BACKOFF_MAX_MS = 2000, CLIENT_STEADY_MS = 1000, CLIENT_LOG_EVERY = 32 };
 
 struct br_link_client {
     uv_loop_t *loop;
@@ -21,6 +21,7 @@ struct br_link_client {
     uv_getaddrinfo_t resolve;
     struct br_conn *conn; /* NULL between attempts */
     uint32_t backoff_ms, failures, attempts;
+    uint64_t up_since_ms;
     struct br_rng rng;
     bool up, stopped, resolving, retry_closed;
 };
@@ -78,7 +79,10 @@ static void client_conn_closed(struct br_conn *conn, const char *why)
 static void client_conn_frame(struct br_conn *conn, const Briareus__Frame *frame)
 {
     struct br_link_client *client = conn->owner;
-    client->backoff_ms = CLIENT_BACKOFF_MIN_MS; /* only a server that talks to us resets it: one that refuses us not */
+    /* Only a server that talks to us for a while resets it: not one that refuses us, nor one that breaks the connection
+     * over what we exchange first, again and again. */
+    if (uv_now(client->loop) - client->up_since_ms >= CLIENT_STEADY_MS)
+        client->backoff_ms = CLIENT_BACKOFF_MIN_MS;
     client->cb.frame(client->cb.ctx, frame);
 }
 
@@ -97,6 +101,7 @@ static void client_connected(uv_connect_t *req, int status)
         return;
     }
     client->up = true;
+    client->up_since_ms = uv_now(client->loop);
     client->failures = 0;
     br_conn_keep_alive(conn, client->limits.silence_ms);
     br_log(BR_INFO, "link_connected", "address=%s", client->name);

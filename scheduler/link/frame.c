@@ -50,7 +50,7 @@ static void budget_free(void *data, void *p)
 
 static Briareus__Frame *body_unpack(const uint8_t *body, uint32_t len)
 {
-    size_t left = (size_t)len * BR_FRAME_MAX_BLOWUP + 4096;
+    size_t left = (size_t)len * BR_FRAME_MAX_BLOWUP + BR_FRAME_SMALL_BYTES;
     ProtobufCAllocator allocator = {budget_alloc, budget_free, &left};
     return briareus__frame__unpack(&allocator, len, body);
 }

@@ -12,8 +12,11 @@
 
 enum {
     BR_FRAME_HEADER = 4,
-    /* A message may take this many times its bytes once unpacked; a real one takes up to 8, a crafted one 36. */
-    BR_FRAME_MAX_BLOWUP = 16,
+    /* A message may take this many times its bytes once unpacked. The densest real one is a run of tokens without log
+     * probabilities: from two bytes each on the wire (an id of 0) to six; 72 in memory, and up to 64 more while
+     * protobuf-c scans them, since its slabs double and what is freed is not counted back. */
+    BR_FRAME_MAX_BLOWUP = 72,
+    BR_FRAME_SMALL_BYTES = 64 << 10, /* and this much more, for what does not grow with the message */
 };
 
 struct br_frame_reader {

@@ -127,10 +127,9 @@ static void test_unknown_kind_is_passed_over(void **state)
     br_buf_free(&buf);
 }
 
-/* A megabyte of empty tokens would take 36 MB unpacked. */
-static void test_blow_up_is_refused(void **state)
+/* n tokens that take as few bytes as they can, there and back. */
+static void dense_run(uint32_t n, int32_t id)
 {
-    enum { N = 1 << 19 };
     struct br_frame_reader reader;
     Briareus__Frame frame = BRIAREUS__FRAME__INIT, *out;
     Briareus__Tokens tokens = BRIAREUS__TOKENS__INIT;
@@ -138,13 +137,56 @@ static void test_blow_up_is_refused(void **state)
     Briareus__Token token = BRIAREUS__TOKEN__INIT;
     struct br_buf buf = {0};
     struct br_err err;
-    (void)state;
-    run.tokens = br_malloc(N * sizeof run.tokens[0]);
-    for (run.n_tokens = 0; run.n_tokens < N; run.n_tokens++)
-        run.tokens[run.n_tokens] = &token;
+    token.id = id;
+    run.n_tokens = n;
+    run.tokens = br_malloc(n * sizeof run.tokens[0]);
+    for (uint32_t i = 0; i < n; i++)
+        run.tokens[i] = &token;
     tokens.run = &run;
     frame.body_case = BRIAREUS__FRAME__BODY_TOKENS;
     frame.tokens = &tokens;
+    assert_int_equal(br_frame_encode(&frame, 16 << 20, &buf), 0);
+    br_frame_reader_init(&reader, 16 << 20);
+    br_frame_feed(&reader, buf.data, buf.len);
+    if (br_frame_pull(&reader, &out, &err) != 1)
+        fail_msg("%u tokens in %zu bytes: %s", n, buf.len, err.msg);
+    assert_int_equal(out->tokens->run->n_tokens, n);
+    briareus__frame__free_unpacked(out, NULL);
+    br_frame_reader_free(&reader);
+    br_buf_free(&buf);
+    free(run.tokens);
+}
+
+/* Whatever a worker or scheduler sends has to come through: every length, also just behind where slabs double. */
+static void test_dense_runs_come_through(void **state)
+{
+    static const int32_t ids[] = {0, 1, 300, 150000};
+    (void)state;
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
+        for (uint32_t n = 1; n < 3000; n += 1 + n / 40)
+            dense_run(n, ids[i]);
+        for (uint32_t n = 4096; n <= 1 << 18; n *= 2)
+            for (uint32_t more = 0; more < 20; more++)
+                dense_run(n + more, ids[i]);
+    }
+}
+
+/* A megabyte of empty models would take 80 MB unpacked. */
+static void test_blow_up_is_refused(void **state)
+{
+    enum { N = 1 << 19 };
+    struct br_frame_reader reader;
+    Briareus__Frame frame = BRIAREUS__FRAME__INIT, *out;
+    Briareus__Register hello = BRIAREUS__REGISTER__INIT;
+    Briareus__ModelInfo info = BRIAREUS__MODEL_INFO__INIT;
+    struct br_buf buf = {0};
+    struct br_err err;
+    (void)state;
+    hello.models = br_malloc(N * sizeof hello.models[0]);
+    for (hello.n_models = 0; hello.n_models < N; hello.n_models++)
+        hello.models[hello.n_models] = &info;
+    frame.body_case = BRIAREUS__FRAME__BODY_REGISTER_;
+    frame.register_ = &hello;
     assert_int_equal(br_frame_encode(&frame, 1 << 20, &buf), BR_EINVAL); /* a few bytes too long */
     assert_int_equal(buf.len, 0);
     assert_int_equal(br_frame_encode(&frame, 2 << 20, &buf), 0);
@@ -153,7 +195,7 @@ static void test_blow_up_is_refused(void **state)
     assert_int_equal(br_frame_pull(&reader, &out, &err), BR_EINVAL);
     br_frame_reader_free(&reader);
     br_buf_free(&buf);
-    free(run.tokens);
+    free(hello.models);
 }
 
 int main(void)
@@ -164,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_random_cuts),
         cmocka_unit_test(test_bad_frames),
         cmocka_unit_test(test_unknown_kind_is_passed_over),
+        cmocka_unit_test(test_dense_runs_come_through),
         cmocka_unit_test(test_blow_up_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

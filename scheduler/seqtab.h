@@ -35,7 +35,9 @@ struct sched_seq {
     bool end_stored;
     char error[256];
     uint32_t appends, leases; /* under way */
+    bool hopeless;            /* tried too often */
     bool again;               /* Redis was away: the tick repeats what is missing */
+    uint32_t tries;           /* assignments since the last new token */
     int64_t arrived_ns;       /* monotonic */
 };
 

@@ -279,6 +279,8 @@ static void on_tokens(struct br_service *s, struct sched_device *d, const Briare
         return;
     }
     free(tokens);
+    if (seq->n_tokens > before)
+        seq->tries = 0;
     if (msg->end != BR_END_NONE)
         service_end(s, seq, (enum br_end)msg->end, msg->error[0] ? msg->error : NULL);
     else if (seq->n_tokens > before)

@@ -37,6 +37,7 @@ struct br_service {
     uint32_t n_devices;           /* slots ever used */
     uint32_t accepting;
     bool closing;           /* the queue is about to be destroyed: it answers, but takes nothing more */
+    bool hopeless;          /* some sequence has been tried too often */
     bool retries;           /* some sequence has to be tried again */
     int64_t adopt_until_ns; /* recovered sequences wait for their devices until then; 0: none do */
     void (*ready)(void *ctx, int rc);

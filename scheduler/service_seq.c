@@ -54,12 +54,19 @@ static void lease(struct br_service *s, struct sched_seq *seq)
     s->queue->ops->lease(s->queue, seq->spec.id, on_leased, ctx);
 }
 
+/* A sequence that no device can go on with, as when it kills each one it is given to, must not take them all along. */
+enum { MAX_TRIES = 32 };
+
 static void assign(struct br_service *s, uint32_t index, uint32_t device)
 {
     struct sched_seq *seq = seqtab_at(s->seqs, index);
     if (!seq || seq->state == SCHED_ENDING)
         return;
     seq->device = (int32_t)device;
+    if (++seq->tries > MAX_TRIES) {
+        seq->hopeless = s->hopeless = true; /* ended by the tick: core/fleet is in the middle of its actions */
+        return;
+    }
     if (!seq->fresh) {
         lease(s, seq);
         return;
@@ -376,14 +383,17 @@ static void retry_seq(struct br_service *s, struct sched_seq *seq)
 void service_tick_seqs(struct br_service *s)
 {
     bool adoption_over = s->adopt_until_ns && br_now_ns() >= s->adopt_until_ns;
-    if (!adoption_over && !s->retries)
+    if (!adoption_over && !s->retries && !s->hopeless)
         return;
-    s->retries = false;
+    s->retries = s->hopeless = false;
     for (uint32_t i = 0; i < seqtab_max(s->seqs); i++) {
         struct sched_seq *seq = seqtab_at(s->seqs, i);
         if (!seq)
             continue;
-        if (adoption_over && seq->state == SCHED_RECOVERED)
+        if (seq->hopeless && seq->state != SCHED_ENDING) {
+            service_send_cancel(s, seq);
+            service_end(s, seq, BR_END_FAILED, "given to a device 32 times without another token: it is given up");
+        } else if (adoption_over && seq->state == SCHED_RECOVERED)
             service_enter_fleet(s, seq);
         else
             retry_seq(s, seq);

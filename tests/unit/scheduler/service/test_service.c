@@ -204,6 +204,38 @@ static void a_gap_in_the_tokens_is_not_believed(void **state)
     fixture_close(&f);
 }
 
+/* A sequence that kills every device it is given to ends, with a reason, and others are served. */
+static void a_sequence_that_kills_devices_is_given_up(void **state)
+{
+    struct fixture f;
+    struct fix_device d = {0};
+    struct fix_client c, other;
+    uint64_t incarnation = 1;
+    (void)state;
+    fixture_open(&f, 5, 16);
+    device_connect(&f, &d, 0, incarnation);
+    client_ask(&f, &c, 5);
+    while (!c.done) {
+        FIX_UNTIL(&f, c.done || d.n_assigns > 0);
+        d.n_assigns = 0;
+        if (c.done)
+            break;
+        device_leave(&d);
+        device_connect(&f, &d, 0, ++incarnation);
+        assert_true(incarnation < 100);
+    }
+    assert_false(c.ok);
+    assert_non_null(strstr(c.why, "given up"));
+    d.n_assigns = 0;
+    client_ask(&f, &other, 1);
+    FIX_UNTIL(&f, d.n_assigns == 1);
+    device_tokens(&d, d.assigns[0].seq, d.assigns[0].fence, 0, 1, BR_END_LENGTH);
+    FIX_UNTIL(&f, other.done);
+    assert_true(other.ok);
+    device_leave(&d);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -214,6 +246,7 @@ int main(void)
         cmocka_unit_test(a_lost_device_is_replaced),
         cmocka_unit_test(a_client_that_leaves_cancels),
         cmocka_unit_test(a_full_house_refuses),
+        cmocka_unit_test(a_sequence_that_kills_devices_is_given_up),
         cmocka_unit_test(a_gap_in_the_tokens_is_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

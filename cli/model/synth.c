@@ -1,5 +1,6 @@
 #include "cli/model/synth.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +19,7 @@ struct options {
     const char *dir;
     struct br_model_shape shape;
     uint64_t seed;
+    bool force;
 };
 
 enum {
@@ -32,7 +34,8 @@ enum {
     OPT_POSITIONS,
     OPT_TIED,
     OPT_SEED,
-    OPT_DTYPE
+    OPT_DTYPE,
+    OPT_FORCE
 };
 
 static const struct argp_option g_options[] = {
@@ -48,6 +51,7 @@ static const struct argp_option g_options[] = {
     {"tied", OPT_TIED, NULL, 0, "the head is the embedding", 0},
     {"seed", OPT_SEED, "N", 0, "same seed, same bytes (1)", 0},
     {"dtype", OPT_DTYPE, "TYPE", 0, "bfloat16 (default), float16 or float32", 0},
+    {"force", OPT_FORCE, NULL, 0, "write into a folder that is not empty, over a model that is there", 0},
     {0},
 };
 
@@ -94,6 +98,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return o->shape.tied = true, 0;
     case OPT_SEED:
         return o->seed = parse_seed(arg, state), 0;
+    case OPT_FORCE:
+        return o->force = true, 0;
     case ARGP_KEY_ARG:
         if (o->dir)
             argp_error(state, "one folder at a time");
@@ -312,6 +318,22 @@ static int shape_complete(struct br_model_shape *s, struct br_err *err)
     return br_model_shape_check(s, err);
 }
 
+/* Nobody's model is overwritten by a mistyped name. */
+static int check_empty(const char *dir, struct br_err *err)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    int rc = 0;
+    if (!d)
+        return br_err_errno(err, BR_EIO, "%s", dir);
+    while (!rc && (e = readdir(d)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            rc = br_err_set(err, BR_EINVAL, "%s is not empty (it holds %s): name a new folder, or --force to overwrite",
+                            dir, e->d_name);
+    closedir(d);
+    return rc;
+}
+
 static int synth(struct options *o, struct br_err *err)
 {
     int rc = shape_complete(&o->shape, err);
@@ -319,6 +341,8 @@ static int synth(struct options *o, struct br_err *err)
         return rc;
     if (mkdir(o->dir, 0777) < 0 && errno != EEXIST)
         return br_err_errno(err, BR_EIO, "%s", o->dir);
+    if (!o->force && (rc = check_empty(o->dir, err)))
+        return rc;
     if ((rc = write_config(o, err)) || (rc = br_synth_tokenizer(o->dir, err)))
         return rc;
     return write_weights(o, err);

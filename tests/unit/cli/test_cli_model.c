@@ -141,9 +141,13 @@ static void same_seed_same_bytes(void **state)
     snprintf(path, sizeof path, "%s/m/model.safetensors", g_dir);
     assert_int_equal(run_in_dir("synth", " --seed 7"), 0);
     assert_int_equal(br_buf_read_file(&a, path, 1 << 24), 0);
-    assert_int_equal(run_in_dir("synth", " --seed 7"), 0);
+    assert_int_equal(run_in_dir("synth", " --seed 7 --force"), 0);
     assert_int_equal(br_buf_read_file(&b, path, 1 << 24), 0);
-    assert_int_equal(run_in_dir("synth", " --seed 8"), 0);
+    assert_int_equal(run_in_dir("synth", " --seed 8"), 1); /* a model is there */
+    assert_int_equal(br_buf_read_file(&c, path, 1 << 24), 0);
+    assert_true(a.len == c.len && memcmp(a.data, c.data, a.len) == 0);
+    br_buf_clear(&c);
+    assert_int_equal(run_in_dir("synth", " --seed 8 --force"), 0);
     assert_int_equal(br_buf_read_file(&c, path, 1 << 24), 0);
     assert_true(a.len == b.len && memcmp(a.data, b.data, a.len) == 0);
     assert_true(a.len == c.len && memcmp(a.data, c.data, a.len) != 0);

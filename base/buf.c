@@ -1,10 +1,13 @@
 #include "base/buf.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -98,12 +101,31 @@ void br_buf_consume(struct br_buf *buf, size_t n)
     buf->len -= n;
 }
 
+/* Non-blocking, or a FIFO without a writer would hang the open; regular files do not mind. */
+static FILE *regular_open(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), saved = EINVAL;
+    struct stat st;
+    FILE *f = NULL;
+    if (fd < 0) {
+        errno = errno == ENXIO ? EINVAL : errno; /* a socket, or a device without its driver */
+        return NULL;
+    }
+    if (fstat(fd, &st) < 0 || (S_ISREG(st.st_mode) && !(f = fdopen(fd, "rb"))))
+        saved = errno;
+    if (!f) {
+        close(fd);
+        errno = saved;
+    }
+    return f;
+}
+
 int br_buf_read_file(struct br_buf *buf, const char *path, size_t max)
 {
     char chunk[16384];
     size_t n;
     int rc = 0;
-    FILE *f = fopen(path, "rb");
+    FILE *f = regular_open(path);
     if (!f)
         return -1;
     while (rc == 0 && (n = fread(chunk, 1, sizeof chunk, f)) > 0) {
@@ -113,8 +135,22 @@ int br_buf_read_file(struct br_buf *buf, const char *path, size_t max)
             rc = -1;
         }
     }
-    if (ferror(f)) /* a folder opens but cannot be read */
+    if (ferror(f))
         rc = -1;
     fclose(f);
     return rc;
+}
+
+int br_buf_read_error(struct br_err *err, int code, const char *fmt, ...)
+{
+    int saved = errno;
+    char what[sizeof err->msg];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    if (saved == EINVAL)
+        return br_err_set(err, code, "%s: not a regular file", what);
+    errno = saved;
+    return br_err_errno(err, code, "%s", what);
 }

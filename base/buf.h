@@ -5,6 +5,8 @@
 
 #include <stddef.h>
 
+#include "base/err.h"
+
 struct br_buf {
     char *data; /* owned; NULL until first use */
     size_t len, cap;
@@ -18,8 +20,11 @@ void br_buf_puts(struct br_buf *buf, const char *text);
 void br_buf_printf(struct br_buf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Drops the first n bytes. */
 void br_buf_consume(struct br_buf *buf, size_t n);
-/* Reads a whole file of at most max bytes; -1 and errno (EFBIG if larger). */
+/* Appends a whole file of at most max bytes; -1 and errno (EFBIG if larger, EINVAL if it is a folder, FIFO, device or
+ * socket; never waits for a writer). */
 int br_buf_read_file(struct br_buf *buf, const char *path, size_t max);
+/* br_err_errno for a read that failed: EINVAL becomes "not a regular file". */
+int br_buf_read_error(struct br_err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* malloc family that aborts with a message instead of returning NULL. */
 void *br_malloc(size_t size);

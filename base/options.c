@@ -402,7 +402,7 @@ static int read_config_file(const struct br_option *table, size_t n, void *targe
     struct br_buf text = {0};
     int rc;
     if (br_buf_read_file(&text, path, MAX_CONFIG_BYTES))
-        rc = br_err_errno(err, BR_ENOENT, "config file %s", path);
+        rc = br_buf_read_error(err, BR_ENOENT, "config file %s", path);
     else
         rc = br_options_yaml(table, n, target, text.data ? text.data : "", text.len, path, err);
     br_buf_free(&text);

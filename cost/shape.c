@@ -224,7 +224,7 @@ static int read_file(const char *dir, const char *name, struct br_buf *buf, stru
         return 0;
     if (errno == EFBIG)
         return br_err_set(err, BR_EINVAL, "%s: larger than %d bytes", name, BR_CONFIG_MAX_BYTES);
-    return br_err_errno(err, errno == ENOENT || errno == ENOTDIR ? BR_ENOENT : BR_EIO, "%s", name);
+    return br_buf_read_error(err, errno == ENOENT || errno == ENOTDIR ? BR_ENOENT : BR_EIO, "%s", name);
 }
 
 int br_model_shape_load(const char *dir, struct br_model_shape *out, struct br_err *err)

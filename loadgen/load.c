@@ -209,8 +209,9 @@ static int read_prompts(struct run *run, struct br_err *err)
     if (!run->config->prompts)
         return 0;
     if (br_buf_read_file(&text, run->config->prompts, MAX_PROMPTS_BYTES)) {
+        br_buf_read_error(err, BR_ENOENT, "prompts file %s", run->config->prompts);
         br_buf_free(&text);
-        return br_err_errno(err, BR_ENOENT, "prompts file %s", run->config->prompts);
+        return err->code;
     }
     for (char *line = text.data ? strtok_r(text.data, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
         run->prompts = br_realloc(run->prompts, (run->n_prompts + 1) * sizeof *run->prompts);

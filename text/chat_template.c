@@ -89,7 +89,7 @@ static int read_config(const char *path, struct br_buf *out, struct br_err *err)
     json_t *config;
     int rc = 0;
     if (br_buf_read_file(&text, path, CONFIG_MAX_BYTES) != 0)
-        return errno == ENOENT ? 0 : br_err_errno(err, BR_EIO, "%s", path);
+        return errno == ENOENT ? 0 : br_buf_read_error(err, BR_EIO, "%s", path);
     /* model_max_length is often 10^30: too big for an integer */
     config = json_loadb(text.data ? text.data : "", text.len, JSON_DECODE_INT_AS_REAL, &where);
     found = config_template(config);
@@ -115,8 +115,8 @@ int br_chat_template_from_config(const char *path, struct br_buf *out, struct br
         return rc;
     br_buf_printf(&beside, "%.*schat_template.jinja", slash ? (int)(slash - path + 1) : 0, path);
     if (br_buf_read_file(out, beside.data, TEMPLATE_MAX_BYTES) != 0)
-        rc = br_err_errno(err, errno == ENOENT ? BR_ENOENT : BR_EIO, "%s has no chat_template, and %s", path,
-                          beside.data);
+        rc = br_buf_read_error(err, errno == ENOENT ? BR_ENOENT : BR_EIO, "%s has no chat_template, and %s", path,
+                               beside.data);
     br_buf_free(&beside);
     return rc;
 }

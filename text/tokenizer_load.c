@@ -202,7 +202,7 @@ int br_tokenizer_load(const char *path, struct br_tokenizer **out, struct br_err
     int rc;
     *out = NULL;
     if (br_buf_read_file(&buf, path, BR_TOKENIZER_MAX_BYTES) != 0) {
-        rc = br_err_errno(err, errno == ENOENT ? BR_ENOENT : BR_EIO, "tokenizer %s", path);
+        rc = br_buf_read_error(err, errno == ENOENT ? BR_ENOENT : BR_EIO, "tokenizer %s", path);
     } else {
         rc = br_tokenizer_parse(buf.data ? buf.data : "", buf.len, out, err);
         if (rc)

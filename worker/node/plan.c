@@ -141,7 +141,7 @@ int node_plan_read(int fd, struct node_plan *out, struct br_err *err)
     *out = (struct node_plan){0};
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     if (br_buf_read_file(&text, path, PLAN_MAX_BYTES))
-        return br_err_errno(err, BR_EIO, "reading the supervisor's plan from descriptor %d", fd);
+        return br_buf_read_error(err, BR_EIO, "reading the supervisor's plan from descriptor %d", fd);
     out->json = json_loadb(text.data, text.len, 0, &why);
     br_buf_free(&text);
     if (!out->json)

@@ -32,12 +32,16 @@ static int file_map(const char *dir, struct br_safetensors_file *file, struct br
     int fd, rc = 0;
     if (snprintf(path, sizeof path, "%s/%s", dir, file->name) >= (int)sizeof path)
         return br_err_set(err, BR_EINVAL, "%s: path too long", file->name);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a FIFO would hang it */
+    if (fd < 0 && errno == ENXIO)                       /* a socket */
+        return br_err_set(err, BR_EINVAL, "%s: not a regular file", file->name);
     if (fd < 0)
         return br_err_errno(err, errno == ENOENT || errno == ENOTDIR ? BR_ENOENT : BR_EIO, "%s", file->name);
     if (fstat(fd, &sb) < 0)
         rc = br_err_errno(err, BR_EIO, "%s: stat", file->name);
-    else if (!S_ISREG(sb.st_mode) || sb.st_size < 8)
+    else if (!S_ISREG(sb.st_mode))
+        rc = br_err_set(err, BR_EINVAL, "%s: not a regular file", file->name);
+    else if (sb.st_size < 8)
         rc = br_err_set(err, BR_ECORRUPT, "%s: %" PRId64 " bytes, not a safetensors file", file->name,
                         (int64_t)sb.st_size);
     else if ((map = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_SHARED, fd, 0)) == MAP_FAILED)
@@ -157,7 +161,7 @@ static json_t *index_read(const char *dir, struct br_err *err)
     json_t *root = NULL;
     snprintf(path, sizeof path, "%s/%s", dir, g_index);
     if (br_buf_read_file(&text, path, BR_SAFETENSORS_MAX_HEADER) < 0)
-        br_err_errno(err, errno == ENOENT ? BR_ENOENT : errno == EFBIG ? BR_ECORRUPT : BR_EIO, "%s", g_index);
+        br_buf_read_error(err, errno == ENOENT ? BR_ENOENT : errno == EFBIG ? BR_ECORRUPT : BR_EIO, "%s", g_index);
     else if (!(root = json_loadb(text.data ? text.data : "", text.len, JSON_REJECT_DUPLICATES, &at)))
         br_err_set(err, BR_ECORRUPT, "%s: line %d: %s", g_index, at.line, at.text);
     br_buf_free(&text);
@@ -188,6 +192,12 @@ static int open_single(struct br_safetensors *st, struct br_err *err)
     return read_files(st, err);
 }
 
+/* One that cannot be reached (a loop of links, no permission) is there: opening it says why. */
+static bool is_there(const char *path)
+{
+    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
 int br_safetensors_open(const char *dir, struct br_safetensors **out, struct br_err *err)
 {
     struct br_safetensors *st = br_calloc(1, sizeof *st);
@@ -197,7 +207,7 @@ int br_safetensors_open(const char *dir, struct br_safetensors **out, struct br_
     if (snprintf(path, sizeof path, "%s/%s", dir, g_single) >= (int)sizeof path - 32)
         rc = br_err_set(err, BR_EINVAL, "path too long");
     else
-        rc = access(path, F_OK) == 0 ? open_single(st, err) : open_sharded(st, err);
+        rc = is_there(path) ? open_single(st, err) : open_sharded(st, err);
     if (rc) {
         br_safetensors_close(st);
         return br_err_wrap(err, "%s", dir);

@@ -1,7 +1,11 @@
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -73,6 +77,40 @@ static void buf_grows_and_limits(void **state)
     br_buf_free(&buf);
 }
 
+/* A FIFO would wait for its writer, a device may never end. */
+static void only_regular_files_are_read(void **state)
+{
+    char dir[] = "/tmp/briareus-base-XXXXXX", fifo[64], memory[64];
+    const char *bad[] = {fifo, dir, "/dev/zero"};
+    struct br_buf buf = {0};
+    struct br_err err;
+    int fd = memfd_create("test", MFD_CLOEXEC);
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(fifo, sizeof fifo, "%s/fifo", dir);
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    alarm(10);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(br_buf_read_file(&buf, bad[i], 1 << 20), -1);
+        assert_int_equal(errno, EINVAL);
+        assert_int_equal(br_buf_read_error(&err, BR_EIO, "file %d", i), BR_EIO);
+        assert_non_null(strstr(err.msg, ": not a regular file"));
+    }
+    alarm(0);
+    assert_int_equal(br_buf_read_file(&buf, "/nonexistent", 1 << 20), -1);
+    br_buf_read_error(&err, BR_ENOENT, "file");
+    assert_string_equal(err.msg, "file: No such file or directory");
+    assert_int_equal(buf.len, 0);
+    assert_int_equal(write(fd, "plan", 4), 4);
+    snprintf(memory, sizeof memory, "/proc/self/fd/%d", fd);
+    assert_int_equal(br_buf_read_file(&buf, memory, 1 << 20), 0);
+    assert_string_equal(buf.data, "plan");
+    br_buf_free(&buf);
+    close(fd);
+    unlink(fifo);
+    rmdir(dir);
+}
+
 static void log_quote_escapes(void **state)
 {
     (void)state;
@@ -84,7 +122,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_known_answers),     cmocka_unit_test(exponential_mean),
         cmocka_unit_test(hist_quantiles_of_a_ramp), cmocka_unit_test(err_wraps_outwards),
-        cmocka_unit_test(buf_grows_and_limits),     cmocka_unit_test(log_quote_escapes),
+        cmocka_unit_test(buf_grows_and_limits),     cmocka_unit_test(only_regular_files_are_read),
+        cmocka_unit_test(log_quote_escapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

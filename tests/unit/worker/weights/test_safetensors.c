@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/cmocka.h"
@@ -230,6 +231,28 @@ static void truncated_files(void **state)
     test_model_free(&m);
 }
 
+static void what_is_no_file_is_refused(void **state)
+{
+    char dir[64], weights[128], index[160];
+    (void)state;
+    test_dir_make(dir);
+    snprintf(weights, sizeof weights, "%s/model.safetensors", dir);
+    snprintf(index, sizeof index, "%s.index.json", weights);
+    alarm(10); /* not a wait for the FIFO's writer */
+    assert_int_equal(mkfifo(weights, 0600), 0);
+    OPEN_REFUSED(dir, BR_EINVAL, "model.safetensors: not a regular file");
+    assert_int_equal(rename(weights, index), 0);
+    OPEN_REFUSED(dir, BR_EIO, "model.safetensors.index.json: not a regular file");
+    unlink(index);
+    assert_int_equal(mkdir(weights, 0700), 0);
+    OPEN_REFUSED(dir, BR_EINVAL, "model.safetensors: not a regular file");
+    rmdir(weights);
+    assert_int_equal(symlink("model.safetensors", weights), 0);
+    OPEN_REFUSED(dir, BR_EIO, "model.safetensors: Too many levels of symbolic links");
+    alarm(0);
+    test_dir_remove(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +263,7 @@ int main(void)
         cmocka_unit_test(indexes_that_point_elsewhere),
         cmocka_unit_test(a_tensor_in_two_shards_is_refused),
         cmocka_unit_test(truncated_files),
+        cmocka_unit_test(what_is_no_file_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

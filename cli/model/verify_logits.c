@@ -158,6 +158,24 @@ static uint32_t longest(const json_t *cases)
     return (uint32_t)most;
 }
 
+/* A run that could not be finished has no counts to show: another model's file, mostly. */
+static void print_misfit(const json_t *golden, const struct br_err *err)
+{
+    const char *model = json_string_value(json_object_get(golden, "model"));
+    if (err->code == BR_EINVAL)
+        printf("FAIL golden: %s: the file does not fit this model (it was made with %s)\n", err->msg,
+               model ? model : "one that it does not name");
+    else
+        printf("FAIL golden: %s\n", err->msg);
+}
+
+static void print_counts(const struct check *c, size_t cases)
+{
+    printf("%s golden: %zu cases in %s, %u greedy ids (%u ties), %u logits, largest error %.3g, %d differences\n",
+           c->wrong ? "FAIL" : "ok  ", cases, br_numeric_name(c->runner.layout.numeric), c->n_ids, c->ties, c->n_logits,
+           c->worst, c->wrong);
+}
+
 int br_verify_logits(const char *dir, const json_t *golden, enum br_numeric numeric)
 {
     const json_t *cases = json_object_get(golden, "cases");
@@ -174,10 +192,9 @@ int br_verify_logits(const char *dir, const json_t *golden, enum br_numeric nume
     c.logits = br_malloc(c.vocab * sizeof *c.logits);
     rc = check_cases(&c, cases, &err);
     if (rc)
-        printf("FAIL golden: %s\n", err.msg);
-    printf("%s golden: %zu cases in %s, %u greedy ids (%u ties), %u logits, largest error %.3g, %d differences\n",
-           rc || c.wrong ? "FAIL" : "ok  ", json_array_size(cases), br_numeric_name(c.runner.layout.numeric), c.n_ids,
-           c.ties, c.n_logits, c.worst, c.wrong);
+        print_misfit(golden, &err);
+    else
+        print_counts(&c, json_array_size(cases));
     free(c.logits);
     br_model_runner_close(&c.runner);
     return rc || c.wrong;

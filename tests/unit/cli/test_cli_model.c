@@ -84,6 +84,48 @@ static int run_tampered(const char *from, const char *to)
     return run_verify("stories260K", path);
 }
 
+/* What the command prints; caller frees. */
+static char *said(const char *line, int status)
+{
+    FILE *out = tmpfile();
+    int keep = dup(STDOUT_FILENO);
+    char *text = calloc(1, 1 << 16);
+    fflush(stdout);
+    dup2(fileno(out), STDOUT_FILENO);
+    assert_int_equal(run(line), status);
+    fflush(stdout);
+    dup2(keep, STDOUT_FILENO);
+    close(keep);
+    rewind(out);
+    fread(text, 1, (1 << 16) - 1, out);
+    fclose(out);
+    return text;
+}
+
+static void golden_files_that_do_not_fit(void **state)
+{
+    static const struct {
+        const char *golden, *says;
+    } cases[] = {
+        {"golden/tiny-qwen2.json",
+         "golden id 965 is not in the vocabulary of 512: the file does not fit this model (it was made with "
+         "tiny-qwen2.gguf)\n"},
+        {"golden/none.json", "none.json: No such file or directory\n"},
+        {"golden", "golden: not a regular file\n"},
+        {"models/stories260K/model.safetensors", "line 1: "},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char line[16000], *text;
+        snprintf(line, sizeof line, "model verify %s/models/stories260K --golden %s/%s", g_shared, g_shared,
+                 cases[i].golden);
+        text = said(line, 1);
+        if (!strstr(text, cases[i].says) || strstr(text, " 0 differences") || strstr(text, "line -1"))
+            fail_msg("\"%s\" lacks \"%s\"", text, cases[i].says);
+        free(text);
+    }
+}
+
 static void verify_sees_a_wrong_answer(void **state)
 {
     (void)state;
@@ -157,6 +199,26 @@ static void same_seed_same_bytes(void **state)
     clean();
 }
 
+/* Weights without their configuration are no tokenizer-only folder. */
+static void weights_need_a_configuration(void **state)
+{
+    static const char *const names[] = {"config.json", "model.safetensors"};
+    char path[400], line[400], *text;
+    (void)state;
+    snprintf(line, sizeof line, "model verify %s/m", g_dir);
+    assert_int_equal(run_in_dir("synth", ""), 0);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/m/%s", g_dir, names[i]);
+        unlink(path);
+        text = said(line, i == 0 ? 1 : 0);
+        assert_true(i == 1 || strstr(text, "FAIL config: config.json: No such file or directory"));
+        free(text);
+    }
+    assert_int_equal(symlink("config.json", path), 0); /* model.safetensors, leading nowhere */
+    assert_int_equal(run_in_dir("verify", ""), 1);
+    clean();
+}
+
 static void what_is_wrong_is_status_1(void **state)
 {
     char path[400];
@@ -179,9 +241,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_give_the_reference_engine_s_answers),
+        cmocka_unit_test(golden_files_that_do_not_fit),
         cmocka_unit_test(verify_sees_a_wrong_answer),
         cmocka_unit_test(synthetic_models_are_whole),
         cmocka_unit_test(same_seed_same_bytes),
+        cmocka_unit_test(weights_need_a_configuration),
         cmocka_unit_test(what_is_wrong_is_status_1),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-static const double g_backoff_first_s = 0.1, g_backoff_max_s = 5, g_steady_s = 30, g_stop_s = 10;
+static const double g_backoff_first_s = 0.1, g_backoff_max_s = 5, g_steady_s = 30, g_stop_s = 10, g_ready_s = 120;
 
 static void watched_signals(sigset_t *set)
 {
@@ -45,6 +45,37 @@ static int child_start(struct cli_child *child, struct br_err *err)
     return 0;
 }
 
+static int child_ended_early(struct cli_child *child, int status, struct br_err *err)
+{
+    child->pid = 0;
+    return br_err_set(err, BR_EIO, "it ended with %s %d before it served; %s%s says why",
+                      WIFSIGNALED(status) ? "signal" : "status",
+                      WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), child->log ? child->log : "its log",
+                      child->log ? "" : " above");
+}
+
+/* Nothing can be awaited but signals (a death is one of them): asks the child again every 20 ms. */
+static int child_wait_ready(struct cli_child *child, struct br_err *err)
+{
+    const struct timespec pause = {.tv_nsec = 20 * BR_NS_PER_MS};
+    double end_s = br_now_s() + g_ready_s;
+    sigset_t set;
+    int rc, status;
+    watched_signals(&set);
+    while (child->ready && (rc = child->ready(child->ctx, err)) != 0) {
+        int signum = sigtimedwait(&set, NULL, &pause);
+        if (rc != BR_EBUSY)
+            return rc;
+        if (signum == SIGTERM || signum == SIGINT)
+            return 1;
+        if (waitpid(child->pid, &status, WNOHANG) == child->pid)
+            return child_ended_early(child, status, err);
+        if (br_now_s() > end_s)
+            return br_err_set(err, BR_EIO, "it does not serve after %g s", g_ready_s);
+    }
+    return 0;
+}
+
 int cli_children_start(struct cli_children *children, struct br_err *err)
 {
     sigset_t set;
@@ -52,9 +83,13 @@ int cli_children_start(struct cli_children *children, struct br_err *err)
     sigprocmask(SIG_BLOCK, &set, NULL);
     for (unsigned i = 0; i < children->n; i++) {
         struct cli_child *child = &children->list[i];
+        int rc;
         child->backoff_s = g_backoff_first_s;
-        if (child_start(child, err) || (child->ready && child->ready(child->ctx, err)))
-            return br_err_wrap(err, "%s", child->name);
+        rc = child_start(child, err);
+        if (rc == 0)
+            rc = child_wait_ready(child, err);
+        if (rc)
+            return rc < 0 ? br_err_wrap(err, "%s", child->name) : rc;
     }
     return 0;
 }
@@ -78,8 +113,11 @@ static void reap(struct cli_children *children)
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (unsigned i = 0; i < children->n; i++)
-            if (children->list[i].pid == pid)
+            if (children->list[i].pid == pid) {
                 child_died(&children->list[i], status);
+                if (WIFEXITED(status) && WEXITSTATUS(status) == CLI_EXIT_CONFIG)
+                    children->hopeless = children->list[i].name;
+            }
 }
 
 /* Starts what is due; returns when the next one is. */
@@ -116,11 +154,14 @@ void cli_children_watch(struct cli_children *children, double max_s)
     sigset_t set;
     watched_signals(&set);
     while (br_now_s() < end_s) {
-        struct timespec ts = wait_time(restart_due(children, end_s) - br_now_s());
+        struct timespec ts;
+        reap(children); /* also who died while others were started */
+        if (children->hopeless)
+            return;
+        ts = wait_time(restart_due(children, end_s) - br_now_s());
         int signum = sigtimedwait(&set, NULL, &ts);
         if (signum == SIGTERM || signum == SIGINT)
             return;
-        reap(children);
     }
 }
 

@@ -14,20 +14,26 @@ struct cli_child {
     /* Runs in the child; its return value is the exit status. */
     int (*run)(void *ctx);
     void *ctx;
-    /* Waits in the parent until the child serves; 0, or an error that stops everything at the first start. */
+    /* Asked in the parent now and then: 0 the child serves, BR_EBUSY not yet, else an error. NULL: it needs no time. */
     int (*ready)(void *ctx, struct br_err *err);
+    const char *log; /* where the child says why it failed; NULL: the common log */
     pid_t pid;
     double restart_at_s, started_s, backoff_s;
 };
 
+/* Exit status of a child that cannot work with its configuration: it is not started again. */
+enum { CLI_EXIT_CONFIG = 2 };
+
 struct cli_children {
     struct cli_child list[CLI_MAX_CHILDREN];
     unsigned n;
+    const char *hopeless; /* name of the child that ended with CLI_EXIT_CONFIG */
 };
 
-/* Starts all, in order, and blocks SIGTERM, SIGINT and SIGCHLD in this process. */
+/* Starts all, in order, each after the one before it serves, and blocks SIGTERM, SIGINT and SIGCHLD in this process. 1:
+ * SIGTERM or SIGINT came meanwhile. An error when a child ends, or does not serve within two minutes. */
 int cli_children_start(struct cli_children *children, struct br_err *err);
-/* Looks after them until SIGTERM or SIGINT, or until max_s have passed (< 0: for ever). */
+/* Looks after them until SIGTERM or SIGINT, until max_s have passed (< 0: for ever), or until one is hopeless. */
 void cli_children_watch(struct cli_children *children, double max_s);
 /* SIGTERM in reverse order, SIGKILL after ten seconds. */
 void cli_children_stop(struct cli_children *children);

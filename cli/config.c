@@ -190,5 +190,10 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
     out->quota_max_s = c->quota_max_s;
     out->switch_every_step = c->switch_every_step;
     br_log_level_parse(c->log_level, &out->log_level);
+    out->node = c->node ? c->node : "unnamed"; /* the caller names it before it runs */
+    if (br_worker_config_check(out, err)) {
+        cli_worker_models_free(*models, out->n_models);
+        return err->code;
+    }
     return 0;
 }

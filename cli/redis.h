@@ -11,6 +11,6 @@ struct cli_redis {
 };
 
 int cli_redis_run(void *redis);                       /* child: becomes the server */
-int cli_redis_ready(void *redis, struct br_err *err); /* parent: waits until it answers PING */
+int cli_redis_ready(void *redis, struct br_err *err); /* parent: does it answer PING? */
 
 #endif

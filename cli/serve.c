@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,11 +17,11 @@
 #include "cli/config.h"
 #include "cli/redis.h"
 
-static const int g_ready_ms = 120000;
-
 struct serve {
     struct cli_config config;
     struct cli_redis redis;
+    char redis_log[600];
+    int lock; /* of the data folder */
     int ready_pipe[2];
     bool own_run_dir;
     struct cli_children children;
@@ -50,15 +51,14 @@ static int scheduler_ready(void *ctx, struct br_err *err)
     struct serve *s = ctx;
     struct pollfd fd = {.fd = s->ready_pipe[0], .events = POLLIN};
     char text[16] = "";
-    ssize_t n = 0;
-    close(s->ready_pipe[1]);
-    s->ready_pipe[1] = -1;
-    if (poll(&fd, 1, g_ready_ms) == 1)
-        n = read(s->ready_pipe[0], text, sizeof text - 1);
+    if (s->ready_pipe[1] >= 0) {
+        close(s->ready_pipe[1]);
+        s->ready_pipe[1] = -1;
+    }
+    if (poll(&fd, 1, 0) != 1 || read(s->ready_pipe[0], text, sizeof text - 1) <= 0)
+        return br_err_set(err, BR_EBUSY, "no port yet");
     close(s->ready_pipe[0]);
     s->ready_pipe[0] = -1;
-    if (n <= 0)
-        return br_err_set(err, BR_EIO, "it did not come up; its log says why");
     s->config.scheduler.port = (uint32_t)atoi(text);
     if (!s->config.node) { /* the same port finds the same cache folder again, also after a crash */
         char node[64];
@@ -85,7 +85,9 @@ static int run_worker(void *ctx)
     }
     if (rc)
         br_log(BR_ERROR, "worker_failed", "why=%s", BR_Q(err.msg));
-    return rc ? 1 : 0;
+    if (rc)
+        return rc == BR_EINVAL ? CLI_EXIT_CONFIG : 1;
+    return 0;
 }
 
 /* ---- folders ---- */
@@ -105,6 +107,39 @@ static int make_dirs(const char *path, struct br_err *err)
     return 0;
 }
 
+/* Redis changes its folder, so paths have to be absolute. */
+static int make_absolute(char *path, size_t size, struct br_err *err)
+{
+    char *full = realpath(path, NULL);
+    if (!full || strlen(full) >= size) {
+        free(full);
+        return br_err_errno(err, BR_EIO, "folder %s", path);
+    }
+    strcpy(path, full);
+    free(full);
+    return 0;
+}
+
+/* Two Redis on one append-only file would destroy it. The lock is inherited by the children, Redis among them, and so
+ * held until the last of them is gone, even when this process is killed. */
+static int lock_data_dir(struct serve *s, struct br_err *err)
+{
+    char path[600], owner[32] = "";
+    ssize_t n;
+    snprintf(path, sizeof path, "%s/lock", s->redis.data_dir);
+    s->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+    if (s->lock < 0)
+        return br_err_errno(err, BR_EIO, "cannot open %s", path);
+    if (flock(s->lock, LOCK_EX | LOCK_NB)) {
+        n = read(s->lock, owner, sizeof owner - 1);
+        return br_err_set(err, BR_EBUSY, "data-dir: %s is in use by process %.*s: give this one another --data-dir",
+                          s->redis.data_dir, n > 0 ? (int)strcspn(owner, "\n") : 1, n > 0 ? owner : "?");
+    }
+    if (ftruncate(s->lock, 0) || dprintf(s->lock, "%d\n", (int)getpid()) < 0)
+        return br_err_errno(err, BR_EIO, "cannot write %s", path);
+    return 0;
+}
+
 static int choose_data_dir(struct serve *s, struct br_err *err)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -116,7 +151,9 @@ static int choose_data_dir(struct serve *s, struct br_err *err)
         snprintf(dir, size, "%s/briareus/%u", state, s->config.scheduler.port);
     else
         snprintf(dir, size, "%s/.local/state/briareus/%u", home ? home : "/tmp", s->config.scheduler.port);
-    return make_dirs(dir, err);
+    if (make_dirs(dir, err) || make_absolute(dir, size, err))
+        return err->code;
+    return lock_data_dir(s, err);
 }
 
 static int choose_run_dir(struct serve *s, struct br_err *err)
@@ -127,8 +164,13 @@ static int choose_run_dir(struct serve *s, struct br_err *err)
             return br_err_errno(err, BR_EIO, "cannot make a folder for sockets in /tmp");
         s->config.run_dir = br_strdup(template);
         s->own_run_dir = true;
-    } else if (make_dirs(s->config.run_dir, err)) {
-        return err->code;
+    } else {
+        char full[512];
+        snprintf(full, sizeof full, "%s", s->config.run_dir);
+        if (make_dirs(full, err) || make_absolute(full, sizeof full, err))
+            return err->code;
+        free(s->config.run_dir);
+        s->config.run_dir = br_strdup(full);
     }
     if (strlen(s->config.run_dir) > 90)
         return br_err_set(err, BR_EINVAL, "run-dir: '%s' is too long for a socket's path (90 bytes)",
@@ -151,6 +193,7 @@ static int serve_folders(struct serve *s, struct br_err *err)
     if (choose_data_dir(s, err) || choose_run_dir(s, err))
         return err->code;
     snprintf(s->redis.program, sizeof s->redis.program, "%s", s->config.redis_server);
+    snprintf(s->redis_log, sizeof s->redis_log, "%s/redis.log", s->redis.data_dir);
     snprintf(s->redis.socket, sizeof s->redis.socket, "%s/redis.sock", s->config.run_dir);
     default_socket(&s->config.scheduler.redis, s->config.run_dir, "redis.sock");
     default_socket(&s->config.scheduler.worker_address, s->config.run_dir, "worker.sock");
@@ -196,14 +239,18 @@ static int serve_run(struct serve *s, struct br_err *err)
         return br_err_errno(err, BR_EIO, "pipe");
     s->children = (struct cli_children){
         .n = 3,
-        .list = {{.name = "redis", .run = cli_redis_run, .ctx = &s->redis, .ready = cli_redis_ready},
-                 {.name = "scheduler", .run = run_scheduler, .ctx = s, .ready = scheduler_ready},
-                 {.name = "worker", .run = run_worker, .ctx = s}}};
+        .list = {
+            {.name = "redis", .run = cli_redis_run, .ctx = &s->redis, .ready = cli_redis_ready, .log = s->redis_log},
+            {.name = "scheduler", .run = run_scheduler, .ctx = s, .ready = scheduler_ready},
+            {.name = "worker", .run = run_worker, .ctx = s}}};
     rc = cli_children_start(&s->children, err);
-    if (rc == 0 && (rc = write_port_file(s, err)) == 0)
+    if (rc == 0 && (rc = write_port_file(s, err)) == 0) /* 1: stopped while it started */
         cli_children_watch(&s->children, s->config.run_for_s > 0 ? s->config.run_for_s : -1);
     cli_children_stop(&s->children);
     remove_run_dir(s);
+    if (rc == 0 && s->children.hopeless)
+        rc = br_err_set(err, BR_EINVAL, "the %s cannot work with this configuration; the log above says why",
+                        s->children.hopeless);
     return rc;
 }
 

@@ -5,7 +5,7 @@ import { cpSync, mkdtempSync, truncateSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Serve, badLines, source } from './serve.mjs';
+import { Serve, badLines, refused, source } from './serve.mjs';
 
 const broken = mkdtempSync(join(tmpdir(), 'briareus-broken-'));
 let serve;
@@ -89,4 +89,26 @@ test('a stranger on the worker port is dropped and logged', async () => {
   });
   await serve.waitFor((e) => e.comp === 'scheduler' && /peer|stranger|link/.test(e.event ?? ''), { from });
   assert.equal((await post('/v1/completions', JSON.stringify(good))).status, 200);
+});
+
+test('two servers never share a data folder', async () => {
+  const { code, said } = await refused(['--model', `prophet=${join(source, 'demo/models/prophet')}`, '--data-dir', serve.dir]);
+  assert.equal(code, 1);
+  assert.match(said, new RegExp(`is in use by process ${serve.process.pid}`));
+});
+
+test('what cannot work ends at once and names the option', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'briareus-refused-'));
+  const model = ['--model', `prophet=${join(source, 'demo/models/prophet')}`, '--data-dir', dir];
+  const cases = [
+    [['--policy', 'x'], 2, /policy: 'x'/], [['--device', 'cuda'], 2, /device: 'cuda'/],
+    [['--prot', '1'], 2, /did you mean 'port'/], [['--redis-server', '/bin/false'], 1, /redis: it ended with status 1/],
+    [['--device-memory', '1M'], 2, /cannot work with this configuration/],
+  ];
+  for (const [flags, want, says] of cases) {
+    const { code, said } = await refused([...model, ...flags]);
+    assert.equal(code, want, `${flags}: ${said}`);
+    assert.match(said, says);
+  }
+  rmSync(dir, { recursive: true, force: true });
 });

@@ -55,6 +55,33 @@ test('a killed device process: every stream goes on as it would have', async () 
   });
 });
 
+test('long answers without log probabilities come through two deaths', async () => {
+  const body = { model: 'prophet', prompt: 'And', max_tokens: 480, ignore_eos: true, temperature: 0 };
+  const ask = () => fetch(`${serve.url}/v1/completions`, { method: 'POST', body: JSON.stringify(body) })
+    .then((r) => r.json());
+  const alone = await ask();
+  for (const name of ['device', 'device']) {
+    const victim = serve.pid(name), from = serve.lines.length;
+    const watched = fetch(`${serve.url}/v1/completions`, {
+      method: 'POST', body: JSON.stringify({ ...body, stream: true }) });
+    const answers = [ask(), ask(), ask()];
+    let heard = 0, killed = false, text = '', rest = '';
+    for await (const bytes of (await watched).body.pipeThrough(new TextDecoderStream())) {
+      rest += bytes;
+      for (let cut; (cut = rest.indexOf('\n\n')) >= 0; rest = rest.slice(cut + 2)) {
+        const data = rest.slice(0, cut).replace(/^data: /, '');
+        if (data !== '[DONE]') { text += JSON.parse(data).choices[0]?.text ?? ''; heard++; }
+      }
+      if (heard >= 250 && !killed) { killed = true; process.kill(victim, 'SIGKILL'); }
+    }
+    assert.ok(killed);
+    await serve.waitFor((e) => e.event === 'device_up', { from });
+    assert.equal(text, alone.choices[0].text);
+    for (const a of await Promise.all(answers)) assert.deepEqual(a.choices[0].text, alone.choices[0].text);
+  }
+  assert.equal(serve.lines.filter((l) => /no Frame/.test(l)).length, 0);
+});
+
 test('a killed Redis: it is started again, and the streams go on', async () => {
   const from = serve.lines.length;
   const victim = serve.pid('redis');

@@ -83,6 +83,16 @@ export class Serve {
   }
 }
 
+/** Runs `briareus serve` that is expected to end by itself; resolves with its exit status and what it said. */
+export function refused(args) {
+  return new Promise((resolve) => {
+    const child = spawn(bin, ['serve', '--port', '0', ...args], { stdio: ['ignore', 'ignore', 'pipe'] });
+    let said = '';
+    child.stderr.setEncoding('utf8').on('data', (d) => { said += d; });
+    child.on('close', (code) => resolve({ code, said }));
+  });
+}
+
 /** Lines of the log that should never be there. */
 export function badLines(serve) {
   return serve.lines.filter((l) => /Sanitizer|runtime error|Assertion|invariant/.test(l));

@@ -9,9 +9,17 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "scheduler/core/policy.h"
 #include "worker/node/cache.h"
 
-enum { BACKOFF_MIN_MS = 100, BACKOFF_MAX_MS = 5000, ALIVE_MS = 30000, STOP_MS = 5000 };
+enum {
+    BACKOFF_MIN_MS = 100,
+    BACKOFF_MAX_MS = 5000,
+    ALIVE_MS = 30000,
+    REFUSAL_MS = 20000,
+    REFUSALS_MAX = 5,
+    STOP_MS = 5000
+};
 
 struct supervisor;
 
@@ -21,6 +29,7 @@ struct device_child {
     uv_process_t process;
     uv_timer_t retry;
     bool running, finished;
+    uint32_t refusals; /* in a row: ended with an error of its own before it could have served */
     uint64_t backoff_ms;
     int64_t started_ns;
 };
@@ -32,6 +41,7 @@ struct supervisor {
     struct node_plan plan;
     struct device_child *children; /* [config.devices] */
     bool stopping;
+    bool hopeless; /* a device's process does not start with this configuration */
 };
 
 static void child_start(struct device_child *c);
@@ -41,6 +51,13 @@ static void children_kill(struct supervisor *s, int signum)
     for (uint32_t i = 0; i < s->plan.config.devices; i++)
         if (s->children[i].running)
             uv_process_kill(&s->children[i].process, signum);
+}
+
+static void on_kill(uv_timer_t *timer)
+{
+    struct supervisor *s = timer->data;
+    br_log(BR_WARN, "devices_killed", "after_ms=%d", STOP_MS);
+    children_kill(s, SIGKILL);
 }
 
 /* The loop ends when no child runs and none will be started. */
@@ -75,12 +92,27 @@ static void on_closed(uv_handle_t *handle)
     supervisor_settle(c->owner);
 }
 
+/* A process that is killed is started again for ever; one that says itself that it cannot start, a few times. */
+static void count_refusal(struct device_child *c, int64_t status, int signum)
+{
+    struct supervisor *s = c->owner;
+    bool refused = status != 0 && signum == 0 && br_now_ns() - c->started_ns < REFUSAL_MS * BR_NS_PER_MS;
+    c->refusals = refused ? c->refusals + 1 : 0;
+    if (c->refusals < REFUSALS_MAX || s->stopping)
+        return;
+    br_log(BR_ERROR, "device_given_up", "device=%u refusals=%u", c->index, c->refusals);
+    s->stopping = s->hopeless = true;
+    children_kill(s, SIGTERM);
+    uv_timer_start(&s->kill, on_kill, STOP_MS, 0);
+}
+
 static void on_exit_child(uv_process_t *process, int64_t status, int signum)
 {
     struct device_child *c = process->data;
     c->finished = status == 0 && signum == 0;
     br_log(c->finished ? BR_INFO : BR_ERROR, "device_ended", "device=%u status=%" PRId64 " signal=%d", c->index, status,
            signum);
+    count_refusal(c, status, signum);
     uv_close((uv_handle_t *)process, on_closed);
 }
 
@@ -118,13 +150,6 @@ static void child_start(struct device_child *c)
     }
     br_log(BR_ERROR, "device_start_failed", "device=%u why=%s", c->index, BR_Q(uv_strerror(rc)));
     uv_close((uv_handle_t *)&c->process, on_closed);
-}
-
-static void on_kill(uv_timer_t *timer)
-{
-    struct supervisor *s = timer->data;
-    br_log(BR_WARN, "devices_killed", "after_ms=%d", STOP_MS);
-    children_kill(s, SIGKILL);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)
@@ -189,14 +214,26 @@ void br_worker_config_init(struct br_worker_config *config)
     };
 }
 
-static int config_check(const struct br_worker_config *c, struct br_err *err)
+static bool address_known(const char *address)
 {
+    return strncmp(address, "unix:", 5) == 0 ||
+           (strncmp(address, "tcp:", 4) == 0 && strrchr(address, ':') > address + 3);
+}
+
+int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
+{
+    const char *policies;
     if (!c->node || !*c->node || strchr(c->node, '/') || strlen(c->node) > 64)
         return br_err_set(err, BR_EINVAL, "the node needs a name of 1 to 64 characters without '/'");
     if (!c->scheduler)
         return br_err_set(err, BR_EINVAL, "no address of a scheduler");
+    if (!address_known(c->scheduler))
+        return br_err_set(err, BR_EINVAL, "scheduler-address: '%s' is neither unix:/path nor tcp:host:port",
+                          c->scheduler);
     if (strcmp(c->device_kind, "cpu") != 0)
-        return br_err_set(err, BR_ENOTSUP, "device kind \"%s\" is not built in; there is: cpu", c->device_kind);
+        return br_err_set(err, BR_EINVAL, "device: '%s' is not built in; there is: cpu", c->device_kind);
+    if (!dev_policy_find(c->policy, &policies))
+        return br_err_set(err, BR_EINVAL, "policy: '%s' is not known; there is: %s", c->policy, policies);
     if (c->devices == 0 || c->devices > 64)
         return br_err_set(err, BR_EINVAL, "%u devices: 1..64", c->devices);
     if (c->n_models == 0)
@@ -245,7 +282,7 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
     struct supervisor s = {.plan = {.config = *config, .parent = getpid()}};
     struct node_cache cache;
     uint64_t bytes;
-    int rc = config_check(config, err);
+    int rc = br_worker_config_check(config, err);
     if (rc == 0)
         rc = node_cache_open(&cache, config, err);
     if (rc)
@@ -257,6 +294,9 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
     else {
         memory_choose(&s.plan.config, bytes);
         supervisor_run(&s);
+        if (s.hopeless)
+            rc = br_err_set(err, BR_EINVAL,
+                            "a device's process does not start with this configuration: its log says why");
     }
     images_free(s.plan.images, config->n_models);
     node_cache_close(&cache, config->keep_cache);

@@ -42,6 +42,9 @@ struct br_worker_config {
 
 void br_worker_config_init(struct br_worker_config *config); /* every default but node, scheduler and models */
 
+/* What can be told before anything starts: 0, or BR_EINVAL with the option's name. */
+int br_worker_config_check(const struct br_worker_config *config, struct br_err *err);
+
 /* Runs the worker until SIGTERM, SIGINT, or until every device has been drained; 0 then. Device processes die with the
  * calling thread (PR_SET_PDEATHSIG), so call it from the main thread. Fails when the configuration is wrong or none of
  * the models could be loaded; one model's failure is logged and reported to the scheduler, others are served. */

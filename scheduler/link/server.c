@@ -112,8 +112,8 @@ static void peer_closed(struct br_conn *conn, const char *why)
     struct br_link_peer *peer = conn->owner;
     struct br_link_server *server = peer->server;
     if (!server->stopped) {
-        br_log(peer->registered ? BR_WARN : BR_INFO, peer->registered ? "link_peer_down" : "link_stranger_dropped",
-               "peer=%s reason=%s", conn->name, BR_Q(why));
+        br_log(BR_WARN, peer->registered ? "link_peer_down" : "link_stranger_dropped", "peer=%s reason=%s", conn->name,
+               BR_Q(why));
         if (peer->registered)
             server->cb.down(server->cb.ctx, peer);
     }

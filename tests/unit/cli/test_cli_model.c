@@ -110,7 +110,7 @@ static void golden_files_that_do_not_fit(void **state)
         {"golden/tiny-qwen2.json",
          "golden id 965 is not in the vocabulary of 512: the file does not fit this model (it was made with "
          "tiny-qwen2.gguf)\n"},
-        {"golden/none.json", "none.json: No such file or directory\n"},
+        {"golden/none.json", "golden/none.json: No such file or directory\n"},
         {"golden", "golden: not a regular file\n"},
         {"models/stories260K/model.safetensors", "line 1: "},
     };
@@ -120,7 +120,8 @@ static void golden_files_that_do_not_fit(void **state)
         snprintf(line, sizeof line, "model verify %s/models/stories260K --golden %s/%s", g_shared, g_shared,
                  cases[i].golden);
         text = said(line, 1);
-        if (!strstr(text, cases[i].says) || strstr(text, " 0 differences") || strstr(text, "line -1"))
+        if (!strstr(text, cases[i].says) || strstr(text, " 0 differences") || strstr(text, "line -1") ||
+            (i < 3 && i > 0 && !strstr(text, "FAIL golden: cannot open ")))
             fail_msg("\"%s\" lacks \"%s\"", text, cases[i].says);
         free(text);
     }
@@ -211,7 +212,8 @@ static void weights_need_a_configuration(void **state)
         snprintf(path, sizeof path, "%s/m/%s", g_dir, names[i]);
         unlink(path);
         text = said(line, i == 0 ? 1 : 0);
-        assert_true(i == 1 || strstr(text, "FAIL config: config.json: No such file or directory"));
+        assert_true(i == 1 ||
+                    (strstr(text, "FAIL config: ") && strstr(text, "config.json: No such file or directory")));
         free(text);
     }
     assert_int_equal(symlink("config.json", path), 0); /* model.safetensors, leading nowhere */

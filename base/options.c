@@ -153,6 +153,16 @@ static int set_uint(const struct br_option *option, uint32_t *out, const char *t
     return 0;
 }
 
+static int set_number(const struct br_option *option, double *out, const char *text)
+{
+    double value;
+    const char *rest;
+    if (parse_number(text, &value, &rest) || *rest || in_range(option, value))
+        return -1;
+    *out = value;
+    return 0;
+}
+
 static int set_value(const struct br_option *option, void *at, const char *text)
 {
     switch (option->kind) {
@@ -164,6 +174,8 @@ static int set_value(const struct br_option *option, void *at, const char *text)
         return parse_bytes(text, at);
     case BR_OPT_SECONDS:
         return parse_seconds(text, at) || in_range(option, *(double *)at) ? -1 : 0;
+    case BR_OPT_NUMBER:
+        return set_number(option, at, text);
     case BR_OPT_STRING:
         free(*(char **)at);
         *(char **)at = br_strdup(text);
@@ -178,7 +190,7 @@ static int set_value(const struct br_option *option, void *at, const char *text)
 static const char *kind_hint(const struct br_option *option, char *buf, size_t size)
 {
     static const char *const hints[] = {
-        "true or false", "a whole number", "bytes, as in 4096, 64K, 1.5G", "a time, as in 10s, 100ms",
+        "true or false", "a whole number", "bytes, as in 4096, 64K, 1.5G", "a time, as in 10s, 100ms", "a number",
         "a text",        "a text"};
     if (option->min == 0 && option->max == 0)
         return hints[option->kind];

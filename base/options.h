@@ -17,6 +17,7 @@ enum br_option_kind {
     BR_OPT_UINT,    /* uint32_t, min..max */
     BR_OPT_BYTES,   /* uint64_t; 4096, 64K, 1.5M, 2G (powers of 1024) */
     BR_OPT_SECONDS, /* double; 10, 10s, 100ms */
+    BR_OPT_NUMBER,  /* double, min..max */
     BR_OPT_STRING,  /* char *, owned (strdup); NULL when not set */
     BR_OPT_LIST,    /* struct br_option_list: the flag may be repeated; YAML: a sequence, or a mapping as KEY=VALUE */
 };
@@ -31,7 +32,7 @@ struct br_option {
     enum br_option_kind kind;
     size_t offset;        /* of the value in the target struct */
     const char *fallback; /* default, as text; NULL: zero */
-    double min, max;      /* UINT, SECONDS; 0, 0: no bounds */
+    double min, max;      /* UINT, SECONDS, NUMBER; 0, 0: no bounds */
     const char *help;     /* "SOCKET: what it is" : the word before the colon is the argument's name */
 };
 

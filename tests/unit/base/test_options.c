@@ -8,7 +8,7 @@ struct target {
     bool flag;
     uint32_t port;
     uint64_t memory;
-    double ttft_s;
+    double ttft_s, rate;
     char *host;
     struct br_option_list models;
 };
@@ -18,6 +18,7 @@ static const struct br_option table[] = {
     {"port", BR_OPT_UINT, offsetof(struct target, port), "8000", 1, 65535, "PORT: where to listen"},
     {"device-memory", BR_OPT_BYTES, offsetof(struct target, memory), "1G", 0, 0, "BYTES: device memory"},
     {"ttft", BR_OPT_SECONDS, offsetof(struct target, ttft_s), "10s", 0.001, 3600, "TIME: SLO"},
+    {"rate", BR_OPT_NUMBER, offsetof(struct target, rate), "1.5", 0, 1e6, "RATE: requests/s"},
     {"host", BR_OPT_STRING, offsetof(struct target, host), "127.0.0.1", 0, 0, "HOST: address"},
     {"model", BR_OPT_LIST, offsetof(struct target, models), NULL, 0, 0, "NAME=DIR: a model"},
 };
@@ -39,7 +40,7 @@ static void flag_beats_environment_beats_default(void **state)
     assert_int_equal(read_args(&t, &err, 9, argv), 0);
     assert_int_equal(t.port, 9);
     assert_int_equal(t.memory, 3 << 19);
-    assert_true(t.flag && t.ttft_s == 0.25);
+    assert_true(t.flag && t.ttft_s == 0.25 && t.rate == 1.5);
     assert_string_equal(t.host, "127.0.0.1");
     assert_int_equal(t.models.n, 2);
     assert_string_equal(t.models.items[1], "b=y");
@@ -62,11 +63,15 @@ static void yaml_sets_and_names_line_and_neighbour(void **state)
         {"host: [1]\n", "f.yaml:1: host: a plain value is needed"},
         {"device_memory: -1\n", "f.yaml:1: device-memory: '-1' is not bytes, as in 4096, 64K, 1.5G"},
         {"ttft: nan\n", "f.yaml:1: ttft: 'nan' is not a time, as in 10s, 100ms from 0.001 to 3600"},
+        {"rate: -1\n", "f.yaml:1: rate: '-1' is not a number from 0 to 1e+06"},
+        {"rate: 10s\n", "f.yaml:1: rate: '10s' is not a number from 0 to 1e+06"},
+        {"rate: inf\n", "f.yaml:1: rate: 'inf' is not a number from 0 to 1e+06"},
     };
-    const char *good = "device_memory: 64K\nmodel:\n  p: demo/p\n  q: demo/q\n";
+    const char *good = "device_memory: 64K\nrate: 2.5e-1\nmodel:\n  p: demo/p\n  q: demo/q\n";
     (void)state;
     assert_int_equal(br_options_yaml(table, N, &t, good, strlen(good), "f.yaml", &err), 0);
     assert_int_equal(t.memory, 65536);
+    assert_true(t.rate == 0.25);
     assert_string_equal(t.models.items[1], "q=demo/q");
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(br_options_yaml(table, N, &t, bad[i].yaml, strlen(bad[i].yaml), "f.yaml", &err), BR_EINVAL);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "loadgen/load.h"
 #include "loadgen/schedule.h"
 #include "loadgen/sse.h"
 #include "loadgen/stats.h"
@@ -106,6 +107,17 @@ static void endless_line_is_refused(void **state)
     load_sse_free(&sse);
 }
 
+/* Not an attainment of 100 %. */
+static void a_run_without_requests_is_no_success(void **state)
+{
+    char *none[] = {"load", "--model", "m=0", "--duration", "0.1", "--quiet"};
+    char *negative[] = {"load", "--model", "m", "--request-rate", "-1"}, *help[] = {"load", "--help"};
+    (void)state;
+    assert_int_equal(br_cli_load(6, none), 1);
+    assert_int_equal(br_cli_load(5, negative), 2);
+    assert_int_equal(br_cli_load(2, help), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +125,7 @@ int main(void)
         cmocka_unit_test(attainment_counts_cumulative_deadlines),
         cmocka_unit_test(events_survive_any_cut),
         cmocka_unit_test(endless_line_is_refused),
+        cmocka_unit_test(a_run_without_requests_is_no_success),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -515,8 +515,17 @@ static void test_wrong_configuration(void **state)
     assert_non_null(strstr(err.msg, "two models are called a"));
     worker_config(&s, &c, lost, 1);
     c.device_kind = "tpu";
-    assert_int_equal(br_worker_run(&c, &err), BR_ENOTSUP);
+    assert_int_equal(br_worker_run(&c, &err), BR_EINVAL);
+    assert_non_null(strstr(err.msg, "device: 'tpu'"));
     c.device_kind = "cpu";
+    c.policy = "none";
+    assert_int_equal(br_worker_run(&c, &err), BR_EINVAL);
+    assert_non_null(strstr(err.msg, "policy: 'none' is not known; there is: quota-rr"));
+    c.policy = "quota-rr";
+    c.scheduler = "nowhere";
+    assert_int_equal(br_worker_run(&c, &err), BR_EINVAL);
+    assert_non_null(strstr(err.msg, "scheduler-address: 'nowhere'"));
+    c.scheduler = s.address;
     assert_int_equal(br_worker_run(&c, &err), BR_EINVAL);
     assert_non_null(strstr(err.msg, "none of 1 models can be served"));
     assert_int_not_equal(access(s.cache, F_OK), 0);

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "cli/model/model.h"
+#include "cli/plan/plan.h"
 #include "cli/serve.h"
 #include "loadgen/load.h"
 #include "worker/node/worker.h"
@@ -18,6 +19,7 @@ static const struct command {
     {"worker", br_cli_worker, "one machine's worker alone"},
     {"load", br_cli_load, "open-loop load on an OpenAI-compatible server"},
     {"model", br_cli_model, "inspect | verify | synth | bench a model folder"},
+    {"plan", br_cli_plan, "costs: how well step times are predicted"},
 };
 enum { N_COMMANDS = sizeof g_commands / sizeof g_commands[0] };
 

@@ -1,3 +1,9 @@
+# Where reference data lies, for tests: $BRIAREUS_SHARED when configuring, else beside the checkout.
+set(BRIAREUS_SHARED_DIR ${CMAKE_SOURCE_DIR}/../shared)
+if(NOT "$ENV{BRIAREUS_SHARED}" STREQUAL "")
+  set(BRIAREUS_SHARED_DIR $ENV{BRIAREUS_SHARED})
+endif()
+
 # br_library(NAME SOURCES ... [DEPS ...]): one static library of the project.
 function(br_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
@@ -31,7 +37,7 @@ endfunction()
 
 function(br_test_properties name timeout labels)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${labels}"
-    ENVIRONMENT "BRIAREUS_SHARED=$ENV{BRIAREUS_SHARED};BRIAREUS_SOURCE=${CMAKE_SOURCE_DIR};BRIAREUS_BIN=${CMAKE_BINARY_DIR}/bin")
+    ENVIRONMENT "BRIAREUS_SHARED=${BRIAREUS_SHARED_DIR};BRIAREUS_SOURCE=${CMAKE_SOURCE_DIR};BRIAREUS_BIN=${CMAKE_BINARY_DIR}/bin")
 endfunction()
 
 # br_fuzzer(NAME SOURCES ... [DEPS ...]): a libFuzzer program with its seeds in tests/fuzz/corpus/NAME. Without

@@ -1,6 +1,5 @@
 #include "worker/node/cache.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -8,57 +7,102 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "worker/node/reclaim.h"
 #include "worker/weights/image.h"
 
-int node_cache_open(struct node_cache *cache, const struct br_worker_config *config, struct br_err *err)
+static const char g_root[] = "/dev/shm";
+
+/* What may be there for a moment: a lock that another worker only tries, a folder that one is just removing. */
+enum { LOCK_TRIES = 50, LOCK_WAIT_MS = 10 };
+
+static int folder_make(const char *dir, struct br_err *err)
 {
-    char path[300];
     struct stat st;
-    if (config->cache_dir)
-        snprintf(cache->dir, sizeof cache->dir, "%s", config->cache_dir);
-    else
-        snprintf(cache->dir, sizeof cache->dir, "/dev/shm/briareus-%u-%s", (unsigned)getuid(), config->node);
-    if (mkdir(cache->dir, 0700) && errno != EEXIST)
-        return br_err_errno(err, BR_EIO, "cache folder %s", cache->dir);
-    if (lstat(cache->dir, &st) || !S_ISDIR(st.st_mode) || st.st_uid != getuid())
-        return br_err_set(err, BR_EIO, "cache folder %s is not a folder of this user: remove it or set another one",
-                          cache->dir);
-    snprintf(path, sizeof path, "%s/lock", cache->dir);
-    cache->lock = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (cache->lock < 0)
-        return br_err_errno(err, BR_EIO, "%s", path);
-    if (flock(cache->lock, LOCK_EX | LOCK_NB) == 0)
+    if (mkdir(dir, 0700) && errno != EEXIST)
+        return br_err_errno(err, BR_EIO, "cache folder %s", dir);
+    if (lstat(dir, &st) == 0 ? S_ISDIR(st.st_mode) && st.st_uid == getuid() : errno == ENOENT)
         return 0;
-    close(cache->lock);
+    return br_err_set(err, BR_EIO, "cache folder %s is not a folder of this user: remove it or set another one", dir);
+}
+
+/* BR_EBUSY: not now. A lock whose file was removed while we waited for it locks nothing. */
+static int lock_try(const char *path, int *lock, struct br_err *err)
+{
+    int fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return br_err_errno(err, errno == ENOENT ? BR_EBUSY : BR_EIO, "%s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && node_cache_same_file(fd, AT_FDCWD, path)) {
+        *lock = fd;
+        return 0;
+    }
+    close(fd);
+    return br_err_set(err, BR_EBUSY, "%s is locked", path);
+}
+
+static int cache_lock(struct node_cache *cache, struct br_err *err)
+{
+    const struct timespec wait = {.tv_nsec = LOCK_WAIT_MS * BR_NS_PER_MS};
+    char path[300];
+    int rc = BR_EBUSY;
+    snprintf(path, sizeof path, "%s/lock", cache->dir);
+    for (int i = 0; i < LOCK_TRIES && rc == BR_EBUSY; i++) {
+        if (i)
+            nanosleep(&wait, NULL);
+        rc = folder_make(cache->dir, err);
+        if (rc == 0)
+            rc = lock_try(path, &cache->lock, err);
+    }
+    if (rc != BR_EBUSY)
+        return rc;
     return br_err_set(err, BR_EBUSY, "another worker uses the cache folder %s: give this node another name",
                       cache->dir);
 }
 
-static bool ends_with(const char *name, const char *tail)
+/* For whoever finds the folder when we are gone. */
+static int keep_mark(const struct node_cache *cache, bool keep, struct br_err *err)
 {
-    size_t n = strlen(name), t = strlen(tail);
-    return n >= t && strcmp(name + n - t, tail) == 0;
+    char path[300];
+    int fd;
+    snprintf(path, sizeof path, "%s/" NODE_CACHE_KEEP, cache->dir);
+    if (!keep)
+        return unlink(path) == 0 || errno == ENOENT ? 0 : br_err_errno(err, BR_EIO, "%s", path);
+    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0)
+        return br_err_errno(err, BR_EIO, "%s", path);
+    close(fd);
+    return 0;
 }
 
-static void cache_remove(const struct node_cache *cache)
+int node_cache_open(struct node_cache *cache, const struct br_worker_config *config, struct br_err *err)
 {
-    DIR *dir = opendir(cache->dir);
-    for (struct dirent *e; dir && (e = readdir(dir));)
-        if (ends_with(e->d_name, ".weights") || ends_with(e->d_name, ".weights.lock") || strcmp(e->d_name, "lock") == 0)
-            unlinkat(dirfd(dir), e->d_name, 0);
-    if (dir)
-        closedir(dir);
-    rmdir(cache->dir); /* stays when somebody else keeps files there */
+    int rc;
+    if (config->cache_dir)
+        snprintf(cache->dir, sizeof cache->dir, "%s", config->cache_dir);
+    else
+        snprintf(cache->dir, sizeof cache->dir, "%s/briareus-%u-%s", g_root, (unsigned)getuid(), config->node);
+    rc = cache_lock(cache, err);
+    if (rc)
+        return rc;
+    rc = keep_mark(cache, config->keep_cache, err);
+    if (rc)
+        close(cache->lock);
+    else if (!config->cache_dir)
+        node_cache_reclaim(g_root, cache->dir + sizeof g_root);
+    return rc;
 }
 
 void node_cache_close(struct node_cache *cache, bool keep)
 {
-    if (!keep)
-        cache_remove(cache);
+    int dir = keep ? -1 : open(cache->dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir >= 0) {
+        node_cache_remove(dir, AT_FDCWD, cache->dir);
+        close(dir);
+    }
     close(cache->lock);
 }
 

@@ -9,7 +9,8 @@ struct node_cache {
     int lock; /* descriptor of the folder's lock file */
 };
 
-/* Makes the folder (mode 0700) and locks it; BR_EBUSY when another worker uses it. */
+/* Makes the folder (mode 0700) and locks it; BR_EBUSY when another worker uses it. In the default place, caches that
+ * killed workers left behind are removed. */
 int node_cache_open(struct node_cache *cache, const struct br_worker_config *config, struct br_err *err);
 /* Unlocks; removes the images and the folder unless keep. */
 void node_cache_close(struct node_cache *cache, bool keep);

@@ -92,6 +92,11 @@ jq -rn --slurpfile s "$work/shared.json" --slurpfile d "$work/dedicated.json" \
   row("time lost to switching"; "\(100 * delta($s0; $s1; "stalled_s") / delta($s0; $s1; "wall_s") | num(2)) %";
     "\(100 * delta($d0; $d1; "stalled_s") / delta($d0; $d1; "wall_s") | num(2)) %"),
   row("a load costs, decode steps"; [$s1[0].devices[].models[] | .load_s / .step_s] | min | num(0); "-")'
+picture=$(dirname "$(dirname "$bin")")/demo.svg
+jq -rn --slurpfile s "$work/shared.json" --slurpfile d "$work/dedicated.json" \
+  '{shared: $s[0], dedicated: $d[0]}' | jq -r -f demo/chart.jq >"$picture"
+echo
+echo "The same as a picture: $picture"
 cat <<END
 
 Keep it running and try it:

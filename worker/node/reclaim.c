@@ -27,7 +27,7 @@ bool node_cache_same_file(int fd, int dirfd, const char *name)
 
 static bool is_image(const char *name)
 {
-    return ends_with(name, ".weights") || ends_with(name, ".weights.lock");
+    return ends_with(name, ".weights") || ends_with(name, ".weights.lock") || ends_with(name, ".weights.tmp");
 }
 
 static bool is_own(const char *name)

@@ -6,8 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "scheduler/service.h"
+
+enum { SETTLE_S = 2 };
 
 struct daemon {
     const struct br_scheduler_config *config;
@@ -20,6 +23,7 @@ struct daemon {
     struct br_link_server *link;
     struct br_gateway *gateway;
     bool stopping;
+    int64_t settle_until_ns;
     int rc;
     struct br_err *err;
 };
@@ -57,13 +61,8 @@ static int open_queue(struct daemon *d, struct br_err *err)
     return br_queue_redis_create(&d->loop, &redis, &d->queue, err);
 }
 
-static void daemon_stop(struct daemon *d)
+static void daemon_close(struct daemon *d)
 {
-    if (d->stopping)
-        return;
-    d->stopping = true;
-    if (d->gateway)
-        br_gateway_stop(d->gateway);
     if (d->link)
         br_link_server_stop(d->link);
     if (d->service)
@@ -73,6 +72,31 @@ static void daemon_stop(struct daemon *d)
     uv_close((uv_handle_t *)&d->term, NULL);
     uv_close((uv_handle_t *)&d->interrupt, NULL);
     uv_close((uv_handle_t *)&d->retry, NULL);
+}
+
+static void on_settle(uv_timer_t *timer)
+{
+    struct daemon *d = timer->data;
+    if (br_service_settled(d->service) || br_now_ns() >= d->settle_until_ns) {
+        uv_timer_stop(timer);
+        daemon_close(d);
+    }
+}
+
+/* The gateway tells its clients that it stops and cancels their sequences; that is stored before the queue goes, or the
+ * next start would run for nobody what its clients have given up. */
+static void daemon_stop(struct daemon *d)
+{
+    if (d->stopping)
+        return;
+    d->stopping = true;
+    if (d->gateway)
+        br_gateway_stop(d->gateway);
+    d->settle_until_ns = br_now_ns() + SETTLE_S * BR_NS_PER_S;
+    if (d->service)
+        uv_timer_start(&d->retry, on_settle, 0, 5);
+    else
+        daemon_close(d);
 }
 
 static void on_signal(uv_signal_t *handle, int signum)

@@ -42,6 +42,11 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
     return 0;
 }
 
+bool br_service_settled(const struct br_service *s)
+{
+    return s->appends == 0 && s->accepting == 0 && !s->retries;
+}
+
 void br_service_close(struct br_service *s)
 {
     s->closing = true;

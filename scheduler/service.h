@@ -22,6 +22,8 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
                       struct br_models *models, struct br_service **out, struct br_err *err);
 /* Reads every unfinished sequence back, then calls ready. Before that nothing may be submitted. */
 void br_service_recover(struct br_service *service, void (*ready)(void *ctx, int rc), void *ctx);
+/* Nothing that was told to the queue is without its answer. */
+bool br_service_settled(const struct br_service *service);
 void br_service_close(struct br_service *service); /* stops its timer; destroy after the loop has run */
 void br_service_destroy(struct br_service *service);
 

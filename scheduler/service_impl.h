@@ -35,11 +35,11 @@ struct br_service {
     struct seqtab *seqs;
     struct sched_device *devices; /* [config.max_devices] */
     uint32_t n_devices;           /* slots ever used */
-    uint32_t accepting;
-    bool closing;           /* the queue is about to be destroyed: it answers, but takes nothing more */
-    bool hopeless;          /* some sequence has been tried too often */
-    bool retries;           /* some sequence has to be tried again */
-    int64_t adopt_until_ns; /* recovered sequences wait for their devices until then; 0: none do */
+    uint32_t accepting, appends;  /* sequences being stored; appends under way */
+    bool closing;                 /* the queue is about to be destroyed: it answers, but takes nothing more */
+    bool hopeless;                /* some sequence has been tried too often */
+    bool retries;                 /* some sequence has to be tried again */
+    int64_t adopt_until_ns;       /* recovered sequences wait for their devices until then; 0: none do */
     void (*ready)(void *ctx, int rc);
     void *ready_ctx;
 };

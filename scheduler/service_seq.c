@@ -146,6 +146,7 @@ static void on_appended(void *ctx, int rc)
     uint32_t upto = done->upto;
     enum br_end end = done->end;
     free(done);
+    s->appends--;
     if (!seq)
         return;
     seq->appends--;
@@ -172,6 +173,7 @@ static void append(struct br_service *s, struct sched_seq *seq, uint32_t first)
     struct append_ctx *ctx = br_malloc(sizeof *ctx);
     *ctx = (struct append_ctx){s, seq->spec.id, seq->n_tokens, seq->end};
     seq->appends++;
+    s->appends++;
     s->queue->ops->append(s->queue, seq->spec.id, seq->fence, first, seq->tokens + first, seq->n_tokens - first,
                           seq->end, seq->error[0] ? seq->error : NULL, on_appended, ctx);
 }

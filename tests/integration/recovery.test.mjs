@@ -120,3 +120,16 @@ test('a killed scheduler: no accepted request is missing in Redis, and all of th
     assert.equal(redis('HGET', `briareus:s:${end.seq}`, 'n'), '300', `tokens stored of ${id}`);
   }
 });
+
+test('a clean stop leaves nothing unfinished for the next start', async () => {
+  const first = await Serve.start();
+  const open = Array.from({ length: 6 }, () => fetch(`${first.url}/v1/completions`, {
+    method: 'POST', body: JSON.stringify({ model: 'newton', prompt: 'a', max_tokens: 490, ignore_eos: true, stream: true }) }));
+  const readers = (await Promise.all(open)).map((r) => r.body.getReader());
+  await Promise.all(readers.map((r) => r.read())); // every stream has begun
+  first.process.kill('SIGTERM');
+  assert.equal((await first.exited).code, 0);
+  await first.launch();
+  assert.equal((await first.waitFor((e) => e.event === 'recovered')).unfinished, '0');
+  assert.equal(await first.stop(), 0);
+});

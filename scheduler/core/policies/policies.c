@@ -1,0 +1,14 @@
+#include <string.h>
+
+#include "scheduler/core/policies/policy.h"
+
+static const struct br_pl_policy *const table[] = {&pl_policy_request};
+
+const struct br_pl_policy *pl_policy_find(const char *name, const char **names)
+{
+    *names = "aegaeon, dedicated, multiplex, request, slack";
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i]->name, name) == 0)
+            return table[i];
+    return NULL;
+}

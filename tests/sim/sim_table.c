@@ -94,8 +94,8 @@ static int point_print(const struct args *a, const struct row *row, enum row_pol
 
 struct found {
     int32_t held[2];
-    double q_max_s;
-    uint32_t n_prefill;
+    double q_max_s[2]; /* tuned: for each target */
+    uint32_t n_prefill[2];
 };
 
 static int held(struct sim_search *search, struct found *f)
@@ -112,28 +112,32 @@ static int held(struct sim_search *search, struct found *f)
     return 0;
 }
 
-/* Q_MAX and the split by what they hold at 90 %; each is tried with one more model than the best so far first. */
-static int tuned(struct sim_search *best, const struct args *a, const struct row *row, struct found *f)
+/* Q_MAX and the split that hold the most at this target; each has to hold one more than the best so far first. */
+static int tuned_for(const struct args *a, const struct row *row, int target, struct found *f)
 {
     static const double quotas[] = {.25, .5, 1, 2, 4};
+    static const double targets[2] = {.9, .99};
     static struct sim_search s;
     struct br_err err;
-    *f = (struct found){{0, 0}, 0, 0};
     for (uint32_t split = 1; split <= 4; split++)
         for (size_t q = 0; q < sizeof quotas / sizeof *quotas; q++) {
             search_set(&s, a, row, ROW_TUNED);
             s.options.q_max_s = quotas[q];
             s.options.n_prefill = split;
-            if (sim_attainment(&s, (uint32_t)f->held[0] + 1, &err) < .9)
+            s.give_up = targets[target];
+            s.guess = (uint32_t)f->held[target] + 1;
+            if (sim_attainment(&s, s.guess, &err) < targets[target])
                 continue;
-            s.guess = (uint32_t)f->held[0] + 1;
-            f->held[0] = sim_goodput(&s, .9, &err);
-            f->q_max_s = quotas[q];
-            f->n_prefill = split;
-            *best = s;
+            f->held[target] = sim_goodput(&s, targets[target], &err);
+            f->q_max_s[target] = quotas[q];
+            f->n_prefill[target] = split;
         }
-    best->guess = (uint32_t)f->held[0] * 9 / 10;
-    return (f->held[1] = sim_goodput(best, .99, &err));
+    return f->held[target];
+}
+
+static int tuned(const struct args *a, const struct row *row, struct found *f)
+{
+    return tuned_for(a, row, 0, f) < 0 || tuned_for(a, row, 1, f) < 0 ? -1 : 0;
 }
 
 static bool agrees(int32_t got, int32_t want)
@@ -144,9 +148,9 @@ static bool agrees(int32_t got, int32_t want)
 static int row_print(const struct args *a, const struct row *row, enum row_policy p)
 {
     static struct sim_search search;
-    struct found f = {.q_max_s = 0};
+    struct found f = {0};
     search_set(&search, a, row, p);
-    if ((p == ROW_TUNED ? tuned(&search, a, row, &f) : held(&search, &f)) < 0)
+    if ((p == ROW_TUNED ? tuned(a, row, &f) : held(&search, &f)) < 0)
         return 1;
     const int32_t *want = row->published[p];
     bool ok = agrees(f.held[0], want[0]) && agrees(f.held[1], want[1]);
@@ -154,7 +158,8 @@ static int row_print(const struct args *a, const struct row *row, enum row_polic
            row_policy_names[p], f.held[0], f.held[1], want[0], want[1], 100.0 * (f.held[0] - want[0]) / want[0],
            100.0 * (f.held[1] - want[1]) / want[1], ok ? "agrees" : "DIFFERS");
     if (p == ROW_TUNED)
-        printf("  Q_MAX %g s, %u:%u", f.q_max_s, f.n_prefill, row->scenario.n_devices - f.n_prefill);
+        printf("  Q_MAX %g / %g s, %u / %u of %u prefill", f.q_max_s[0], f.q_max_s[1], f.n_prefill[0], f.n_prefill[1],
+               row->scenario.n_devices);
     printf("\n");
     fflush(stdout);
     for (uint32_t m = 1; a->verbose && m <= SIM_MAX_MODELS; m++)

@@ -3,7 +3,7 @@
 #include "scheduler/core/policies/policy.h"
 
 static const struct br_pl_policy *const table[] = {&pl_policy_aegaeon, &pl_policy_dedicated, &pl_policy_multiplex,
-                                                   &pl_policy_request};
+                                                   &pl_policy_request, &pl_policy_slack};
 
 const struct br_pl_policy *pl_policy_find(const char *name, const char **names)
 {

@@ -52,6 +52,8 @@ void pl_touch(struct br_pool *pool, uint32_t device);
 void pl_assign(struct br_pool *pool, uint32_t seq, struct br_pl_slot *s);
 /* WAITING -> RUNNING: its KV belongs to the slot from now on. */
 void pl_admit(struct br_pool *pool, uint32_t seq);
+/* All sequences of a slot that no step runs, to another device's slot of the model; their KV goes through the host. */
+void pl_move(struct br_pool *pool, struct br_pl_slot *from, struct br_pl_slot *to);
 /* RUNNING -> WAITING, its KV lost: it will be prefilled again. */
 void pl_preempt(struct br_pool *pool, uint32_t seq);
 /* Ends a sequence that no step runs. */

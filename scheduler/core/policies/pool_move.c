@@ -104,6 +104,20 @@ void pl_admit(struct br_pool *pool, uint32_t seq)
     seq_put(pool, seq, s, BR_PL_RUNNING);
 }
 
+void pl_move(struct br_pool *pool, struct br_pl_slot *from, struct br_pl_slot *to)
+{
+    while (from->run.n > 0) {
+        uint32_t seq = (uint32_t)from->run.first;
+        seq_take(pool, seq);
+        seq_put(pool, seq, to, BR_PL_RUNNING);
+        pl_say(pool, (struct br_pl_action){.kind = BR_PL_ASSIGN, .device = to->device, .model = to->model, .seq = seq});
+    }
+    while (from->wait.n > 0)
+        pl_assign(pool, (uint32_t)from->wait.first, to);
+    pl_touch(pool, from->device);
+    pl_touch(pool, to->device);
+}
+
 void pl_preempt(struct br_pool *pool, uint32_t seq)
 {
     struct br_pl_seq *q = &pool->seqs[seq];

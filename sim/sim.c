@@ -1,5 +1,6 @@
 #include "sim/sim.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,6 +67,7 @@ static void token(struct sim *s, uint32_t seq)
     uint64_t bits;
     memcpy(&bits, &s->now_s, sizeof bits);
     s->out->digest = (s->out->digest ^ bits ^ l->request) * 0x9E3779B97F4A7C15u;
+    assert(s->pool->seqs[seq].delivered == l->made); /* tokens in order */
     l->made++;
     if (counts(s, r)) {
         s->out->on_time += on_time;

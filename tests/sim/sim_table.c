@@ -69,7 +69,6 @@ static void search_set(struct sim_search *search, const struct args *a, const st
     sim_search_init(search, &row->scenario, &options);
     search->n_seeds = a->seeds;
     search->first_seed = a->first_seed;
-    search->guess = (uint32_t)row->published[p][0];
 }
 
 static int point_print(const struct args *a, const struct row *row, enum row_policy p)

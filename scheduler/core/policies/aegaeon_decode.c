@@ -40,7 +40,18 @@ static void work_remove(struct br_pool *pool, struct br_pl_slot *s)
         d->at--;
 }
 
-/* A batch of its model with room, or else the shortest work list. */
+/* Estimated execution: the time of one step of every batch. Counting batches or sequences instead leaves devices
+ * overloaded for good when all models are always active, since a batch stays where it began. */
+static double load_of(const struct br_pool *pool, uint32_t device)
+{
+    const struct aeg *a = pool->state;
+    double seconds = 0;
+    for (uint32_t i = 0; i < a->devices[device].n; i++)
+        seconds += pl_decode_s(pool, &pool->slots[list_of(pool, device)[i]]);
+    return seconds;
+}
+
+/* A batch of its model with room, or else the least loaded device. */
 static uint32_t device_find(const struct br_pool *pool, uint32_t seq)
 {
     const struct aeg *a = pool->state;
@@ -50,7 +61,7 @@ static uint32_t device_find(const struct br_pool *pool, uint32_t seq)
         const struct br_pl_slot *s = pl_slot(pool, i, q->model);
         if (pl_n(s) > 0 && pl_room(pool, s, q->kv, pool->devices[i].hw.memory_bytes))
             return i;
-        if (a->devices[i].n < a->devices[best].n)
+        if (load_of(pool, i) < load_of(pool, best))
             best = i;
     }
     return best;
@@ -154,7 +165,7 @@ void aeg_decode_pick(struct br_pool *pool, double now_s, uint32_t device)
     admit(pool, s);
     if (pl_miss(pool, s) > 0)
         return;
-    struct pl_limits limits = {1000000, true, d->hw.memory_bytes};
+    struct pl_limits limits = {1000000, true, d->hw.memory_bytes, false};
     if (!pl_compose(pool, now_s, s, &limits))
         return;
     others_yield(pool, s, pl_growth(pool, s));

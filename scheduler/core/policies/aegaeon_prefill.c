@@ -122,14 +122,13 @@ void aeg_prefill_pick(struct br_pool *pool, double now_s, uint32_t device)
 {
     struct aeg *a = pool->state;
     int32_t g = front(pool, device);
-    if (g < 0)
+    for (; pool->options.shed && g >= 0; g = a->groups[g].next)
+        pl_shed(pool, now_s, &pl_slot(pool, device, a->groups[g].model)->wait);
+    if ((g = front(pool, device)) < 0)
         return;
     struct br_pl_slot *s = pl_slot(pool, device, a->groups[g].model);
-    pl_shed(pool, now_s, &s->wait);
-    if (pl_miss(pool, s) == 0 && (g = front(pool, device)) >= 0 && s->model == a->groups[g].model)
+    if (pl_miss(pool, s) == 0)
         job_begin(pool, job_of(pool, device, g));
-    else if (pl_n(s) == 0)
-        pl_touch(pool, device);
 }
 
 /* The front's model, then that of the first group with another one, beside it. */

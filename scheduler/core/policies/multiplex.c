@@ -114,10 +114,9 @@ static int64_t memory_for(const struct br_pool *pool, const struct br_pl_slot *s
 
 static bool try_slot(struct br_pool *pool, double now_s, struct br_pl_slot *s)
 {
-    pl_shed(pool, now_s, &s->wait);
     if (pl_n(s) == 0 || pl_miss(pool, s) > 0)
         return false;
-    struct pl_limits limits = {pl_rows(pool, s, pool->options.prefill_step_s), true, memory_for(pool, s)};
+    struct pl_limits limits = {pl_rows(pool, s, pool->options.prefill_step_s), true, memory_for(pool, s), false};
     if (!pl_compose_fit(pool, now_s, s, limits))
         return false;
     pl_begin(pool, s, false);
@@ -127,6 +126,8 @@ static bool try_slot(struct br_pool *pool, double now_s, struct br_pl_slot *s)
 static void multiplex_pick(struct br_pool *pool, double now_s, uint32_t device)
 {
     struct br_pl_device *d = &pool->devices[device];
+    for (uint32_t i = d->n_held; i-- > 0;) /* first: it takes slots out of the list */
+        pl_shed(pool, now_s, &pool->slots[d->held[i]].wait);
     for (uint32_t i = 0; i < d->n_held; i++) {
         uint32_t at = ++turn_of(pool)[device] % d->n_held;
         if (try_slot(pool, now_s, &pool->slots[d->held[at]]))

@@ -71,6 +71,7 @@ struct pl_limits {
     uint32_t prefill; /* rows of prompt */
     bool late;        /* late sequences too may be prefilled */
     int64_t memory;   /* of the slot: W + KV + a new prompt + PL_HEADROOM tokens have to fit */
+    bool closed;      /* admits nobody */
 };
 
 /* Composes the slot's step: all decodes and prompt chunks within the limits, on-time sequences first, by arrival;

@@ -53,7 +53,7 @@ static void add_prompts(struct compose *c, const struct br_pl_list *list, bool l
         if (q->left == 0 || (q->due_s < c->now_s) != late)
             continue;
         if (q->state == BR_PL_WAITING) {
-            if (!fits(c, q))
+            if (c->limits->closed || !fits(c, q))
                 return;
             pl_admit(c->pool, (uint32_t)i);
         }
@@ -89,19 +89,45 @@ bool pl_room(const struct br_pool *pool, const struct br_pl_slot *s, uint32_t pr
     return pl_n(s) < BR_PL_MAX_BATCH && m->weights_bytes + s->kv_all + tokens * m->kv_token_bytes <= memory;
 }
 
+/* Other slots' KV or a chunk in flight take memory that will come back. */
+static bool others_hold(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    const struct br_pl_device *d = &pool->devices[s->device];
+    for (uint32_t i = 0; i < d->n_held; i++)
+        if (&pool->slots[d->held[i]] != s && pool->slots[d->held[i]].kv > 0)
+            return true;
+    return d->link.slot >= 0;
+}
+
+/* The growth of a single sequence does not fit: as much of its prompt as does, or it waits, or it never can. */
+static void single_shrink(struct br_pool *pool, struct br_pl_slot *s, struct pl_limits *limits)
+{
+    uint32_t seq = (uint32_t)s->run.first;
+    int64_t rows = pl_free(&pool->devices[s->device]) / pl_model(pool, s)->kv_token_bytes;
+    if (pool->seqs[seq].left > 0 && rows > 0)
+        limits->prefill = (uint32_t)rows;
+    else if (others_hold(pool, s))
+        pl_preempt(pool, seq);
+    else
+        pl_end(pool, seq, BR_PL_REFUSE);
+}
+
 uint32_t pl_compose_fit(struct br_pool *pool, double now_s, struct br_pl_slot *s, struct pl_limits limits)
 {
     struct br_pl_device *d = &pool->devices[s->device];
-    pl_compose(pool, now_s, s, &limits);
-    while (d->step.n > 0 && pl_growth(pool, s) > pl_free(d)) {
+    uint32_t n = pl_compose(pool, now_s, s, &limits);
+    while (n > 0 && pl_growth(pool, s) > pl_free(d)) {
+        limits.closed = true;
         if (s->run.n > 1)
             pl_preempt(pool, (uint32_t)s->run.last);
-        else if (limits.prefill <= 1)
-            pl_end(pool, (uint32_t)s->run.last, BR_PL_REFUSE);
-        limits.prefill = s->run.n > 1 ? 0 : 1;
-        pl_compose(pool, now_s, s, &limits);
+        else
+            single_shrink(pool, s, &limits);
+        if (s->run.n == 0 && others_hold(pool, s))
+            return 0;
+        limits.closed = s->run.n > 0;
+        n = pl_compose(pool, now_s, s, &limits);
     }
-    return d->step.n;
+    return n;
 }
 
 void pl_begin(struct br_pool *pool, struct br_pl_slot *s, bool streamed)

@@ -123,7 +123,7 @@ static void request_pick(struct br_pool *pool, double now_s, uint32_t device)
     drain(pool, now_s, s);
     if (pl_miss(pool, s) > 0)
         return;
-    struct pl_limits limits = {pl_rows(pool, s, pool->options.prefill_step_s), true, d->hw.memory_bytes};
+    struct pl_limits limits = {pl_rows(pool, s, pool->options.prefill_step_s), true, d->hw.memory_bytes, false};
     if (pl_compose_fit(pool, now_s, s, limits))
         pl_begin(pool, s, false);
 }

@@ -104,7 +104,7 @@ static bool run(const struct boundary *b, struct br_pl_slot *s, double chunk_s, 
     struct br_pool *pool = b->pool;
     struct br_pl_device *d = b->device;
     double ttft = pl_model(pool, s)->ttft_s;
-    struct pl_limits limits = {pl_rows(pool, s, chunk_s), b->min_key >= ttft, d->hw.memory_bytes};
+    struct pl_limits limits = {pl_rows(pool, s, chunk_s), b->min_key >= ttft, d->hw.memory_bytes, false};
     if (!pl_compose(pool, b->now_s, s, &limits))
         return false;
     int64_t growth = pl_growth(pool, s);
@@ -148,7 +148,7 @@ static bool stream(const struct boundary *b, struct br_pl_slot *best)
     int64_t to_come = pl_miss(pool, t) - d->link.bytes;
     if (!slack_room(pool, b->now_s, t, to_come, SLACK_LATER, NULL))
         return false;
-    struct pl_limits limits = {pl_rows(pool, t, fmax(chunk_s(b, t), rest)), false, d->hw.memory_bytes};
+    struct pl_limits limits = {pl_rows(pool, t, fmax(chunk_s(b, t), rest)), false, d->hw.memory_bytes, false};
     if (!pl_compose(pool, b->now_s, t, &limits) ||
         !slack_room(pool, b->now_s, t, to_come + pl_growth(pool, t), SLACK_LATER, NULL))
         return false;

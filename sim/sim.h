@@ -23,7 +23,7 @@ struct sim_run {
 struct sim_result {
     uint64_t tokens, on_time;         /* of requests that count; owed ones are late */
     uint64_t events, steps, switches; /* of all devices */
-    uint64_t refused, dropped, preempted;
+    uint64_t refused, dropped;
     double attainment;
     double compute_busy, link_busy; /* share of the time */
     double active_models;           /* mean number of models with unfinished requests, within the margins */

@@ -1,5 +1,7 @@
 /* Prints policy.md's table as the simulator gives it, beside the published figures.
- * sim_table [--row 1..3] [--policy NAME] [--seeds N] [--models M] [--first-seed S] [--verbose] */
+ * sim_table [--row 1..3] [--policy NAME] [--seeds N] [--models M] [--first-seed S] [--verbose] [--check]
+ *           [--h H] [--q-max S] [--prefill N]
+ * --models: one run per seed instead of the search; --check: the books after every event. Exit 1: a figure differs. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,18 +15,24 @@ struct args {
     const char *policy;
     uint32_t seeds, models;
     uint64_t first_seed;
-    bool verbose;
+    bool verbose, check;
     double hysteresis, q_max_s;
     uint32_t n_prefill;
 };
 
 static int args_read(struct args *a, int argc, char **argv)
 {
-    static const struct option options[] = {{"row", 1, 0, 'r'},     {"policy", 1, 0, 'p'},
-                                            {"seeds", 1, 0, 's'},   {"models", 1, 0, 'm'},
-                                            {"verbose", 0, 0, 'v'}, {"first-seed", 1, 0, 'f'},
-                                            {"h", 1, 0, 'h'},       {"q-max", 1, 0, 'q'},
-                                            {"prefill", 1, 0, 'n'}, {0}};
+    static const struct option options[] = {{"row", 1, 0, 'r'},
+                                            {"policy", 1, 0, 'p'},
+                                            {"seeds", 1, 0, 's'},
+                                            {"models", 1, 0, 'm'},
+                                            {"verbose", 0, 0, 'v'},
+                                            {"first-seed", 1, 0, 'f'},
+                                            {"h", 1, 0, 'h'},
+                                            {"q-max", 1, 0, 'q'},
+                                            {"prefill", 1, 0, 'n'},
+                                            {"check", 0, 0, 'c'},
+                                            {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
         switch (c) {
         case 'r':
@@ -51,6 +59,9 @@ static int args_read(struct args *a, int argc, char **argv)
         case 'n':
             a->n_prefill = (uint32_t)atoi(optarg);
             break;
+        case 'c':
+            a->check = true;
+            break;
         case 'v':
             a->verbose = true;
             break;
@@ -68,6 +79,7 @@ static void search_set(struct sim_search *search, const struct args *a, const st
     options.n_prefill = a->n_prefill > 0 ? a->n_prefill : options.n_prefill;
     sim_search_init(search, &row->scenario, &options);
     search->n_seeds = a->seeds;
+    search->check = a->check;
     search->first_seed = a->first_seed;
 }
 

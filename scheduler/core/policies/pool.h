@@ -37,11 +37,14 @@ struct br_pl_cost {
                      uint32_t prefill);
 };
 
+/* What serves best of .2 to .95 in the simulator; the reference table was made with .8. */
+static const double BR_PL_HYSTERESIS = .35;
+
 struct br_pl_options {
     const char *policy;    /* dedicated, multiplex, request, aegaeon, slack */
     bool shed;             /* drop what has not started by 1.5 TTFT; for comparisons only */
     bool admission;        /* slack: refuse what would overload */
-    double hysteresis;     /* slack: H, share of TTFT; .1 to .8 */
+    double hysteresis;     /* slack: H, share of TTFT; .1 to .8: small = low TTFT, large = fewer bytes moved */
     double q_max_s;        /* aegaeon: 4 */
     uint32_t n_prefill;    /* aegaeon: devices that prefill */
     uint32_t per_device;   /* multiplex: models a device at most; 0: as many as fit */
@@ -151,7 +154,8 @@ struct br_pl_device {
     int32_t current, loading; /* slot of the last step or the one chosen; slot whose load has begun; -1 */
     uint32_t n_held;
     uint32_t *held; /* slots with sequences or bytes on the device */
-    bool touched;
+    bool touched, dirty_util;
+    double util; /* cached by pl_util */
     struct br_pl_running step;
     struct br_pl_link link;
 };

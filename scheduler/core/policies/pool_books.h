@@ -93,6 +93,10 @@ uint32_t pl_rows(const struct br_pool *pool, const struct br_pl_slot *s, double 
 double pl_key(const struct br_pool *pool, struct br_pl_slot *s, double now_s);
 /* Part of the device that the slot needs. */
 double pl_share(const struct br_pool *pool, struct br_pl_slot *s);
+/* Sum of the shares of a device's slots. */
+double pl_util(const struct br_pool *pool, uint32_t device);
+/* The slot's sequences or KV have changed. */
+void pl_dirty(struct br_pool *pool, struct br_pl_slot *s);
 
 void pl_say(struct br_pool *pool, struct br_pl_action action);
 

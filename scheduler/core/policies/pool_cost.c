@@ -61,3 +61,21 @@ double pl_share(const struct br_pool *pool, struct br_pl_slot *s)
         pl_n(s) ? pl_decode_s(pool, s) / m->tbt_s + pl_prefill_s(pool, s->device, s->model, left) / m->ttft_s : 0;
     return s->share;
 }
+
+double pl_util(const struct br_pool *pool, uint32_t device)
+{
+    struct br_pl_device *d = &pool->devices[device];
+    if (!d->dirty_util)
+        return d->util;
+    d->dirty_util = false;
+    d->util = 0;
+    for (uint32_t i = 0; i < d->n_held; i++)
+        d->util += pl_share(pool, &pool->slots[d->held[i]]);
+    return d->util;
+}
+
+void pl_dirty(struct br_pool *pool, struct br_pl_slot *s)
+{
+    s->dirty_key = s->dirty_share = true;
+    pool->devices[s->device].dirty_util = true;
+}

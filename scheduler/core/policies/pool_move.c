@@ -29,7 +29,7 @@ static void slot_hold(struct br_pool *pool, struct br_pl_slot *s)
     struct br_pl_device *d = &pool->devices[s->device];
     uint32_t index = pl_index(pool, s);
     bool wanted = pl_n(s) > 0 || s->weights > 0 || s->kv > 0 || d->link.slot == (int32_t)index;
-    s->dirty_key = s->dirty_share = true;
+    pl_dirty(pool, s);
     if (wanted == (s->held >= 0))
         return;
     if (wanted) {

@@ -173,6 +173,6 @@ void pl_stepped(struct br_pool *pool, struct br_pl_device *d)
     struct br_pl_slot *s = &pool->slots[d->step.slot];
     for (uint32_t i = 0; i < d->step.n; i++)
         item_done(pool, s, &d->step.items[i]);
-    s->dirty_key = s->dirty_share = true;
+    pl_dirty(pool, s);
     d->step.slot = -1;
 }

@@ -3,15 +3,6 @@
  * and rebalancing. */
 #include "scheduler/core/policies/slack.h"
 
-double slack_util(const struct br_pool *pool, uint32_t device)
-{
-    const struct br_pl_device *d = &pool->devices[device];
-    double util = 0;
-    for (uint32_t i = 0; i < d->n_held; i++)
-        util += pl_share(pool, &pool->slots[d->held[i]]);
-    return util;
-}
-
 static double resident(const struct br_pool *pool, const struct br_pl_slot *s)
 {
     return (double)s->weights / (double)pl_model(pool, s)->weights_bytes;
@@ -24,7 +15,7 @@ static int32_t active_device(const struct br_pool *pool, uint32_t model, double 
     for (uint32_t i = 0; i < pool->n_devices; i++) {
         if (pl_n(pl_slot(pool, i, model)) == 0)
             continue;
-        double u = slack_util(pool, i);
+        double u = pl_util(pool, i);
         if (best < 0 || u < *util) {
             best = (int32_t)i;
             *util = u;
@@ -38,7 +29,7 @@ static uint32_t fresh_device(const struct br_pool *pool, uint32_t model, double 
     uint32_t best = 0;
     double best_cost = PL_NEVER;
     for (uint32_t i = 0; i < pool->n_devices; i++) {
-        double u = slack_util(pool, i), cost = u + .3 * (1 - resident(pool, pl_slot(pool, i, model)));
+        double u = pl_util(pool, i), cost = u + .3 * (1 - resident(pool, pl_slot(pool, i, model)));
         if (cost < best_cost) {
             best = i;
             best_cost = cost;
@@ -96,9 +87,9 @@ static struct br_pl_slot *move_choose(struct br_pool *pool, uint32_t from, uint3
 static void rebalance(struct br_pool *pool)
 {
     uint32_t most = 0, least = 0;
-    double high = slack_util(pool, 0), low = high;
+    double high = pl_util(pool, 0), low = high;
     for (uint32_t i = 1; i < pool->n_devices; i++) {
-        double u = slack_util(pool, i);
+        double u = pl_util(pool, i);
         if (u > high) {
             high = u;
             most = i;
@@ -122,7 +113,7 @@ static void slack_tick(struct br_pool *pool, double now_s)
 static void slack_stepped(struct br_pool *pool, double now_s, uint32_t device)
 {
     (void)now_s;
-    if (slack_util(pool, device) <= 0)
+    if (pl_util(pool, device) <= 0)
         rebalance(pool);
 }
 

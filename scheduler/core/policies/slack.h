@@ -6,8 +6,6 @@
 
 /* Seconds until the slot will be needed: its key, or when it has no sequences a guess from its rate. */
 double slack_next_use(const struct br_pool *pool, struct br_pl_slot *s, double now_s);
-/* Sum of shares. */
-double slack_util(const struct br_pool *pool, uint32_t device);
 
 enum slack_force {
     SLACK_LATER, /* only from slots that are needed later */

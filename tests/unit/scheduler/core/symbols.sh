@@ -5,8 +5,8 @@ set -euo pipefail
 allowed='^(mem(cpy|move|set|cmp)|strcmp|br_err_set|__assert_fail|__memcpy_chk|__(popcount|ctz|clz)[sd]i2|sqrt|fabs|fmin|fmax|floor|ceil)$'
 sanitizers='^(__(asan|ubsan|tsan|gcov)_|_GLOBAL_OFFSET_TABLE_$|__stack_chk_fail$)'
 bad=0
+own=$(nm --defined-only "$@" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u)
 for library in "$@"; do
-    own=$(nm --defined-only "$library" 2>/dev/null | awk 'NF == 3 { print $3 }' | sort -u)
     while read -r file symbol; do
         [[ $symbol =~ $allowed || $symbol =~ $sanitizers ]] && continue
         [[ $file == *create.c.o && $symbol =~ ^(calloc|malloc|free)$ ]] && continue

@@ -1,0 +1,170 @@
+/* `multiplex`: static placement of as many models as fit (MuxServe-like), spatial sharing approximated by stepwise
+ * interleaving. `dedicated`: one device a model. A model without a place is not served: its requests wait for ever
+ * (or are dropped). */
+#include "scheduler/core/policies/pool_books.h"
+
+/* Of a device with several models this part of the memory stays for KV: static placement cannot get it back later. */
+static const double KV_PART = .2;
+
+enum { NOWHERE = -1, UNPLACED = -2 };
+
+static size_t multiplex_bytes(const struct br_pl_config *config)
+{
+    return config->n_models * sizeof(int32_t) + config->n_devices * (sizeof(int64_t) + 2 * sizeof(uint32_t));
+}
+
+/* State: place[n_models], then count[n_devices], turn[n_devices]. */
+static int32_t *place_of(const struct br_pool *pool)
+{
+    return pool->state;
+}
+
+static uint32_t *count_of(const struct br_pool *pool)
+{
+    return (uint32_t *)(place_of(pool) + pool->n_models);
+}
+
+static uint32_t *turn_of(const struct br_pool *pool)
+{
+    return count_of(pool) + pool->n_devices;
+}
+
+static int64_t planned(const struct br_pool *pool, uint32_t device)
+{
+    int64_t bytes = 0;
+    for (uint32_t m = 0; m < pool->n_models; m++)
+        if (place_of(pool)[m] == (int32_t)device)
+            bytes += pool->models[m].weights_bytes;
+    return bytes;
+}
+
+/* The device with the most room left that has room for it. */
+static int32_t place_find(const struct br_pool *pool, uint32_t model, uint32_t limit)
+{
+    const struct br_pl_model *m = &pool->models[model];
+    int64_t best_left = 0;
+    int32_t best = -1;
+    for (uint32_t i = 0; i < pool->n_devices; i++) {
+        double part = count_of(pool)[i] ? 1 - KV_PART : 1;
+        int64_t left = (int64_t)(part * (double)pool->devices[i].hw.memory_bytes) - planned(pool, i);
+        if (left < m->weights_bytes || (limit && count_of(pool)[i] >= limit) || (best >= 0 && left <= best_left))
+            continue;
+        best = (int32_t)i;
+        best_left = left;
+    }
+    return best;
+}
+
+/* Largest first packs best; of equals the first. */
+static int32_t largest_unplaced(const struct br_pool *pool)
+{
+    int32_t best = -1;
+    for (uint32_t m = 0; m < pool->n_models; m++)
+        if (place_of(pool)[m] == UNPLACED &&
+            (best < 0 || pool->models[m].weights_bytes > pool->models[best].weights_bytes))
+            best = (int32_t)m;
+    return best;
+}
+
+static void place_all(struct br_pool *pool, uint32_t limit)
+{
+    for (uint32_t m = 0; m < pool->n_models; m++)
+        place_of(pool)[m] = UNPLACED;
+    for (int32_t m; (m = largest_unplaced(pool)) >= 0;) {
+        int32_t device = place_find(pool, (uint32_t)m, limit);
+        place_of(pool)[m] = device >= 0 ? device : NOWHERE;
+        if (device >= 0)
+            count_of(pool)[device]++;
+    }
+    for (uint32_t i = 0; i < pool->n_devices; i++)
+        turn_of(pool)[i] = 0;
+}
+
+static void multiplex_init(struct br_pool *pool)
+{
+    place_all(pool, pool->options.per_device);
+}
+
+static void dedicated_init(struct br_pool *pool)
+{
+    place_all(pool, 1);
+}
+
+static void multiplex_arrive(struct br_pool *pool, double now_s, uint32_t seq)
+{
+    int32_t device = place_of(pool)[pool->seqs[seq].model];
+    if (device >= 0)
+        pl_assign(pool, seq, pl_slot(pool, (uint32_t)device, pool->seqs[seq].model));
+    else
+        pl_shed(pool, now_s, &pool->queues[pool->seqs[seq].model]);
+}
+
+/* Memory that the slot may have: all that the other models and their KV leave. */
+static int64_t memory_for(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    const struct br_pl_device *d = &pool->devices[s->device];
+    int64_t bytes = d->hw.memory_bytes;
+    for (uint32_t i = 0; i < d->n_held; i++) {
+        const struct br_pl_slot *other = &pool->slots[d->held[i]];
+        if (other != s)
+            bytes -= pl_model(pool, other)->weights_bytes + other->kv_all;
+    }
+    return bytes;
+}
+
+static bool try_slot(struct br_pool *pool, double now_s, struct br_pl_slot *s)
+{
+    if (pl_n(s) == 0 || pl_miss(pool, s) > 0)
+        return false;
+    struct pl_limits limits = {pl_rows(pool, s, pool->options.prefill_step_s), true, memory_for(pool, s), false};
+    if (!pl_compose_fit(pool, now_s, s, limits))
+        return false;
+    pl_begin(pool, s, false);
+    return true;
+}
+
+static void multiplex_pick(struct br_pool *pool, double now_s, uint32_t device)
+{
+    struct br_pl_device *d = &pool->devices[device];
+    for (uint32_t i = d->n_held; i-- > 0;) /* first: it takes slots out of the list */
+        pl_shed(pool, now_s, &pool->slots[d->held[i]].wait);
+    for (uint32_t i = 0; i < d->n_held; i++) {
+        uint32_t at = ++turn_of(pool)[device] % d->n_held;
+        if (try_slot(pool, now_s, &pool->slots[d->held[at]]))
+            return;
+    }
+}
+
+static void multiplex_load(struct br_pool *pool, double now_s, uint32_t device)
+{
+    (void)now_s;
+    const struct br_pl_device *d = &pool->devices[device];
+    for (uint32_t i = 0; i < d->n_held; i++) {
+        struct br_pl_slot *s = &pool->slots[d->held[i]];
+        int64_t bytes = pl_chunk(pool, s);
+        if (bytes > 0 && bytes <= pl_free(d)) {
+            pl_load(pool, s);
+            return;
+        }
+    }
+}
+
+const struct br_pl_policy pl_policy_multiplex = {
+    .name = "multiplex",
+    .switch_s = .002,
+    .state_bytes = multiplex_bytes,
+    .init = multiplex_init,
+    .arrive = multiplex_arrive,
+    .pick = multiplex_pick,
+    .load = multiplex_load,
+};
+
+const struct br_pl_policy pl_policy_dedicated = {
+    .name = "dedicated",
+    .switch_s = .002,
+    .state_bytes = multiplex_bytes,
+    .init = dedicated_init,
+    .arrive = multiplex_arrive,
+    .pick = multiplex_pick,
+    .load = multiplex_load,
+};

@@ -1,0 +1,105 @@
+/* What policies do to the books of a pool. Internal to scheduler/core/policies. */
+#ifndef BRIAREUS_SCHEDULER_CORE_POLICIES_POOL_BOOKS_H
+#define BRIAREUS_SCHEDULER_CORE_POLICIES_POOL_BOOKS_H
+
+#include "scheduler/core/policies/policy.h"
+
+enum { PL_HEADROOM = 300 }; /* tokens that a sequence may grow by before it is in the way */
+
+static inline struct br_pl_slot *pl_slot(const struct br_pool *pool, uint32_t device, uint32_t model)
+{
+    return &pool->slots[(size_t)device * pool->n_models + model];
+}
+
+static inline uint32_t pl_index(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    return (uint32_t)(s - pool->slots);
+}
+
+static inline uint32_t pl_n(const struct br_pl_slot *s)
+{
+    return s->wait.n + s->run.n;
+}
+
+static inline const struct br_pl_model *pl_model(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    return &pool->models[s->model];
+}
+
+static inline int64_t pl_miss(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    return pl_model(pool, s)->weights_bytes + s->kv_all - s->weights - s->kv;
+}
+
+static inline int64_t pl_free(const struct br_pl_device *d)
+{
+    return d->hw.memory_bytes - d->used;
+}
+
+/* Seconds to prefill this many tokens alone. */
+double pl_prefill_s(const struct br_pool *pool, uint32_t device, uint32_t model, uint32_t tokens);
+/* Seconds of a decode step of all the slot's sequences. */
+double pl_decode_s(const struct br_pool *pool, const struct br_pl_slot *s);
+double pl_load_s(const struct br_pool *pool, const struct br_pl_slot *s); /* of what is missing */
+
+/* Lists by arrival. */
+void pl_insert(struct br_pool *pool, struct br_pl_list *list, uint32_t seq);
+void pl_unlink(struct br_pool *pool, struct br_pl_list *list, uint32_t seq);
+
+/* The device is asked to pick and to load after this event. */
+void pl_touch(struct br_pool *pool, uint32_t device);
+/* QUEUED, or of another slot: to the slot's waiting list. KV it has stays on the host until it runs. */
+void pl_assign(struct br_pool *pool, uint32_t seq, struct br_pl_slot *s);
+/* WAITING -> RUNNING: its KV belongs to the slot from now on. */
+void pl_admit(struct br_pool *pool, uint32_t seq);
+/* All sequences of a slot that no step runs, to another device's slot of the model; their KV goes through the host. */
+void pl_move(struct br_pool *pool, struct br_pl_slot *from, struct br_pl_slot *to);
+/* RUNNING -> WAITING, its KV lost: it will be prefilled again. */
+void pl_preempt(struct br_pool *pool, uint32_t seq);
+/* Ends a sequence that no step runs. */
+void pl_end(struct br_pool *pool, uint32_t seq, enum br_pl_action_kind why);
+/* Drops waiting sequences that have not started by 1.5 TTFT, of this list. */
+void pl_shed(struct br_pool *pool, double now_s, struct br_pl_list *list);
+
+/* Takes up to `bytes` from the device: weights' tail, then KV to the host. Returns what it freed. */
+int64_t pl_evict(struct br_pool *pool, struct br_pl_slot *s, int64_t bytes);
+/* Begins the next chunk of the slot's load; the room must be there (pl_chunk). */
+void pl_load(struct br_pool *pool, struct br_pl_slot *s);
+int64_t pl_chunk(const struct br_pool *pool, const struct br_pl_slot *s); /* its size; 0: nothing missing */
+
+struct pl_limits {
+    uint32_t prefill; /* rows of prompt */
+    bool late;        /* late sequences too may be prefilled */
+    int64_t memory;   /* of the slot: W + KV + a new prompt + PL_HEADROOM tokens have to fit */
+    bool closed;      /* admits nobody */
+};
+
+/* Composes the slot's step: all decodes and prompt chunks within the limits, on-time sequences first, by arrival;
+ * admits. Nothing is begun; 0: nothing to run. */
+uint32_t pl_compose(struct br_pool *pool, double now_s, struct br_pl_slot *s, const struct pl_limits *limits);
+/* The slot has room for one more prompt within this memory, after all that it has got. */
+bool pl_room(const struct br_pool *pool, const struct br_pl_slot *s, uint32_t prompt, int64_t memory);
+/* Composes, and preempts the youngest until the growth fits into what is free; a sequence too large for the whole
+ * device is refused. 0: nothing to run. */
+uint32_t pl_compose_fit(struct br_pool *pool, double now_s, struct br_pl_slot *s, struct pl_limits limits);
+/* Bytes of KV by which the composed step grows the slot. */
+int64_t pl_growth(const struct br_pool *pool, const struct br_pl_slot *s);
+/* Begins the composed step; the growth must fit. */
+void pl_begin(struct br_pool *pool, struct br_pl_slot *s, bool streamed);
+/* Rows of prompt that take this long. */
+uint32_t pl_rows(const struct br_pool *pool, const struct br_pl_slot *s, double seconds);
+
+/* Seconds until the slot's most urgent token is due; late sequences count as TTFT; INFINITY-like without sequences. */
+double pl_key(const struct br_pool *pool, struct br_pl_slot *s, double now_s);
+/* Part of the device that the slot needs. */
+double pl_share(const struct br_pool *pool, struct br_pl_slot *s);
+/* Sum of the shares of a device's slots. */
+double pl_util(const struct br_pool *pool, uint32_t device);
+/* The slot's sequences or KV have changed. */
+void pl_dirty(struct br_pool *pool, struct br_pl_slot *s);
+
+void pl_say(struct br_pool *pool, struct br_pl_action action);
+
+static const double PL_NEVER = 1e9;
+
+#endif

@@ -1,0 +1,84 @@
+#include "scheduler/core/policies/pool_books.h"
+
+struct tally {
+    uint32_t listed;
+    int64_t kv, left;
+};
+
+static bool list_check(const struct br_pool *pool, const struct br_pl_list *list, enum br_pl_state state, uint32_t slot,
+                       uint32_t model, struct tally *t)
+{
+    uint32_t n = 0;
+    int32_t prev = -1;
+    for (int32_t i = list->first; i >= 0; prev = i, i = pool->seqs[i].next, n++) {
+        const struct br_pl_seq *q = &pool->seqs[i];
+        if (n > pool->max_seqs || q->state != state || q->model != model || q->prev != prev ||
+            (state != BR_PL_QUEUED && q->slot != slot))
+            return false;
+        t->left += q->left;
+        if (state == BR_PL_RUNNING)
+            t->kv += q->kv * pool->models[model].kv_token_bytes;
+    }
+    t->listed += n;
+    return n == list->n && list->last == prev;
+}
+
+static int slot_check(const struct br_pool *pool, const struct br_pl_slot *s, uint32_t *listed, struct br_err *err)
+{
+    struct tally t = {0};
+    uint32_t index = pl_index(pool, s);
+    const struct br_pl_device *d = &pool->devices[s->device];
+    if (!list_check(pool, &s->wait, BR_PL_WAITING, index, s->model, &t) ||
+        !list_check(pool, &s->run, BR_PL_RUNNING, index, s->model, &t))
+        return br_err_set(err, BR_ECORRUPT, "slot %u: a sequence in the wrong list", index);
+    if (t.kv != s->kv_all || t.left != s->left)
+        return br_err_set(err, BR_ECORRUPT, "slot %u: KV or prompt counts are not the sum of its sequences", index);
+    if (s->weights < 0 || s->weights > pl_model(pool, s)->weights_bytes || s->kv < 0 || s->kv > s->kv_all)
+        return br_err_set(err, BR_ECORRUPT, "slot %u: more on the device than there is", index);
+    bool held = s->held >= 0 && (uint32_t)s->held < d->n_held && d->held[s->held] == index;
+    if ((s->held >= 0) != held || ((pl_n(s) || s->weights || s->kv) && !held))
+        return br_err_set(err, BR_ECORRUPT, "slot %u: not in its device's list", index);
+    if (s->run.n > BR_PL_MAX_BATCH)
+        return br_err_set(err, BR_ECORRUPT, "slot %u: batch of %u", index, s->run.n);
+    *listed += t.listed;
+    return 0;
+}
+
+static int device_check(const struct br_pool *pool, uint32_t device, struct br_err *err)
+{
+    const struct br_pl_device *d = &pool->devices[device];
+    int64_t used = d->link.slot >= 0 ? d->link.bytes : 0;
+    for (uint32_t m = 0; m < pool->n_models; m++)
+        used += pl_slot(pool, device, m)->weights + pl_slot(pool, device, m)->kv;
+    if (used != d->used || used > d->hw.memory_bytes)
+        return br_err_set(err, BR_ECORRUPT, "device %u: memory over-committed or miscounted", device);
+    if (d->step.slot < 0)
+        return 0;
+    const struct br_pl_slot *s = &pool->slots[d->step.slot];
+    if (pl_miss(pool, s) != 0 && !d->step.streamed)
+        return br_err_set(err, BR_ECORRUPT, "device %u: a slot runs that is not ready", device);
+    for (uint32_t i = 0; i < d->step.n; i++)
+        if (!pool->seqs[d->step.items[i].seq].stepping)
+            return br_err_set(err, BR_ECORRUPT, "device %u: an item of a sequence that does not step", device);
+    return 0;
+}
+
+int br_pl_check(const struct br_pool *pool, struct br_err *err)
+{
+    struct tally t = {0};
+    uint32_t listed = 0, known = 0;
+    for (uint32_t m = 0; m < pool->n_models; m++)
+        if (!list_check(pool, &pool->queues[m], BR_PL_QUEUED, 0, m, &t))
+            return br_err_set(err, BR_ECORRUPT, "queue of model %u: a sequence in the wrong list", m);
+    for (uint32_t i = 0; i < pool->n_devices * pool->n_models; i++)
+        if (slot_check(pool, &pool->slots[i], &listed, err) < 0)
+            return err->code;
+    for (uint32_t i = 0; i < pool->n_devices; i++)
+        if (device_check(pool, i, err) < 0)
+            return err->code;
+    for (uint32_t i = 0; i < pool->max_seqs; i++)
+        known += pool->seqs[i].state != BR_PL_FREE;
+    if (known != listed + t.listed)
+        return br_err_set(err, BR_ECORRUPT, "%u sequences known, %u in lists", known, listed + t.listed);
+    return 0;
+}

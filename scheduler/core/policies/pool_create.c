@@ -1,0 +1,97 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "scheduler/core/policies/pool_books.h"
+
+static int memory_get(struct br_pool *p, const struct br_pl_config *c)
+{
+    size_t slots = (size_t)c->n_devices * c->n_models;
+    size_t state = p->policy->state_bytes ? p->policy->state_bytes(c) : 0;
+    p->models = calloc(c->n_models, sizeof *p->models);
+    p->devices = calloc(c->n_devices, sizeof *p->devices);
+    p->slots = calloc(slots, sizeof *p->slots);
+    p->seqs = calloc(c->max_seqs, sizeof *p->seqs);
+    p->queues = calloc(c->n_models, sizeof *p->queues);
+    p->touched = calloc(4 * (size_t)c->n_devices, sizeof *p->touched);
+    p->state = calloc(state + 1, 1);
+    if (!p->models || !p->devices || !p->slots || !p->seqs || !p->queues || !p->touched || !p->state)
+        return -1;
+    for (uint32_t i = 0; i < c->n_devices; i++)
+        if (!(p->devices[i].held = calloc(c->n_models, sizeof *p->devices[i].held)))
+            return -1;
+    return 0;
+}
+
+static void books_open(struct br_pool *p, const struct br_pl_config *c)
+{
+    memcpy(p->models, c->models, c->n_models * sizeof *p->models);
+    for (uint32_t i = 0; i < c->n_models; i++)
+        p->queues[i] = (struct br_pl_list){-1, -1, 0};
+    for (uint32_t i = 0; i < c->n_devices; i++) {
+        struct br_pl_device *d = &p->devices[i];
+        d->hw = c->hardware[i];
+        d->current = d->loading = d->step.slot = d->link.slot = -1;
+        for (uint32_t m = 0; m < c->n_models; m++)
+            *pl_slot(p, i, m) = (struct br_pl_slot){
+                .device = i, .model = m, .wait = {-1, -1, 0}, .run = {-1, -1, 0}, .held = -1, .due_s = PL_NEVER};
+    }
+}
+
+static int config_check(const struct br_pl_config *c, struct br_err *err)
+{
+    if (c->n_models == 0 || c->n_devices == 0 || c->max_seqs == 0)
+        return br_err_set(err, BR_EINVAL, "a pool needs models, devices and room for sequences");
+    for (uint32_t m = 0; m < c->n_models; m++)
+        for (uint32_t d = 0; d < c->n_devices; d++)
+            if (c->models[m].weights_bytes + PL_HEADROOM * c->models[m].kv_token_bytes > c->hardware[d].memory_bytes)
+                return br_err_set(
+                    err, BR_ENOMEM, "model %u needs %.1f GB for weights, device %u has %.1f GB for weights and KV", m,
+                    (double)c->models[m].weights_bytes / 1e9, d, (double)c->hardware[d].memory_bytes / 1e9);
+    return 0;
+}
+
+int br_pl_create(const struct br_pl_config *config, struct br_pool **out, struct br_err *err)
+{
+    const char *names;
+    const struct br_pl_policy *policy = pl_policy_find(config->options.policy, &names);
+    if (!policy)
+        return br_err_set(err, BR_EINVAL, "no policy \"%s\"; there are: %s", config->options.policy, names);
+    int rc = config_check(config, err);
+    if (rc < 0)
+        return rc;
+    struct br_pool *p = calloc(1, sizeof *p);
+    if (!p)
+        return br_err_set(err, BR_ENOMEM, "no memory for a pool");
+    p->options = config->options;
+    p->cost = config->cost;
+    p->policy = policy;
+    p->n_models = config->n_models;
+    p->n_devices = config->n_devices;
+    p->max_seqs = config->max_seqs;
+    if (memory_get(p, config) < 0) {
+        br_pl_destroy(p);
+        return br_err_set(err, BR_ENOMEM, "no memory for a pool of %u devices, %u models, %u sequences",
+                          config->n_devices, config->n_models, config->max_seqs);
+    }
+    books_open(p, config);
+    if (policy->init)
+        policy->init(p);
+    *out = p;
+    return 0;
+}
+
+void br_pl_destroy(struct br_pool *pool)
+{
+    if (!pool)
+        return;
+    for (uint32_t i = 0; pool->devices && i < pool->n_devices; i++)
+        free(pool->devices[i].held);
+    free(pool->models);
+    free(pool->devices);
+    free(pool->slots);
+    free(pool->seqs);
+    free(pool->queues);
+    free(pool->touched);
+    free(pool->state);
+    free(pool);
+}

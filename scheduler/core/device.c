@@ -93,6 +93,11 @@ void br_dev_step(struct br_dev *dev, double now_s, const struct br_dev_event *ev
     case BR_DEV_BOUNDARY:
         dev_decide(dev, now_s, actions);
         break;
+    case BR_DEV_LOADED:
+    case BR_DEV_SEQ_PAUSE:
+    case BR_DEV_SEQ_RESUME:
+    case BR_DEV_BESIDE:
+        break;
     }
 }
 

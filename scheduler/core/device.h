@@ -12,11 +12,16 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "scheduler/core/step_cost.h"
 
 struct br_dev;
 
 struct br_dev_config {
-    const char *policy; /* "quota-rr" */
+    const char *policy;      /* "slack" (or another of policies/policy.h) or "quota-rr" */
+    int64_t memory_bytes;    /* for weights and KV together. This and the next three: not for quota-rr */
+    double link_bytes_per_s; /* host to device */
+    int64_t chunk_bytes;     /* of a load; 0: what the link carries in 20 ms */
+    double hysteresis;       /* H, share of TTFT; 0: BR_PL_HYSTERESIS */
     uint32_t max_slots, max_seqs;
     uint32_t max_batch;       /* sequences in one step */
     uint32_t max_step_tokens; /* rows in one step: decodes first, the rest for prompt chunks */
@@ -26,7 +31,8 @@ struct br_dev_config {
 };
 
 enum br_dev_event_kind {
-    BR_DEV_SLOT_ADD,    /* slot, step_s, load_s, tbt_s: a model that this device may run */
+    BR_DEV_SLOT_ADD,    /* slot, step_s, load_s, ttft_s, tbt_s, rate, bytes_all = its weights, kv_token_bytes, shape:
+                           a model that this device may run; of a known slot: its SLO, rate and pin change */
     BR_DEV_SLOT_REMOVE, /* slot: its sequences have ended before */
     BR_DEV_SEQ_ADD,   /* slot, seq, tokens = prompt (and resumed) tokens to prefill, ttft_s, tbt_s, age_s, delivered */
     BR_DEV_SEQ_END,   /* seq: finished, cancelled or failed */
@@ -35,7 +41,11 @@ enum br_dev_event_kind {
     BR_DEV_SEQ_STEPPED, /* seq, tokens = rows of it that the step ran; `emitted` tokens came out (0 or 1) */
     BR_DEV_WEIGHTS,     /* slot, bytes resident, bytes in all: after loads and evictions */
     BR_DEV_KV,          /* seq, kv: where its KV is now */
+    BR_DEV_LOADED,      /* slot: what BR_DO_LOAD with bytes asked for is there, or as much of it as found room */
+    BR_DEV_SEQ_PAUSE,   /* seq: its reader is slow; its deadline clock stands still and it gets no rows */
+    BR_DEV_SEQ_RESUME,  /* seq */
     BR_DEV_BOUNDARY,    /* no step is running: decide */
+    BR_DEV_BESIDE,      /* a step is running, something else has changed: decide about loads, swaps and room alone */
 };
 
 enum br_dev_kv { BR_DEV_KV_NONE, BR_DEV_KV_ON_DEVICE, BR_DEV_KV_ON_HOST, BR_DEV_KV_MOVING };
@@ -46,13 +56,22 @@ struct br_dev_event {
     uint32_t seq;  /* index < max_seqs, chosen by the caller */
     uint32_t tokens, emitted, delivered;
     double step_s, load_s, ttft_s, tbt_s, age_s;
-    uint64_t bytes, bytes_all;
+    double rate;   /* of a model: requests/s expected; 0: unknown */
+    double weight; /* of a sequence or model: > 0, 1 is usual; 0 means 1. Its lateness counts so much */
+    bool pinned;   /* of a slot: its weights stay once they are there */
+    bool waited;   /* STEP_DONE: it waited for weights or KV; its time says nothing about its cost */
+    uint64_t bytes, bytes_all, kv_token_bytes;
+    struct br_step_shape shape;
     enum br_dev_kv kv;
 };
 
 enum br_dev_action_kind {
     BR_DO_STEP,          /* slot: run the items of actions.items now */
-    BR_DO_LOAD,          /* slot: have its weights come in, in order of the actions; the first may be needed at once */
+    BR_DO_LOAD,          /* slot: have its weights come in, in order of the actions; the first may be needed at once.
+                            bytes > 0: so much of what is missing, in unit order, into room that is free or becomes
+                            free by the evictions and swaps out before it; answered by BR_DEV_WEIGHTS, BR_DEV_LOADED */
+    BR_DO_EVICT,         /* slot: bytes at least of its weights, from the tail; answered by BR_DEV_WEIGHTS */
+    BR_DO_DROP,          /* seq: its KV goes and will be computed again; answered by BR_DEV_SEQ_RESET */
     BR_DO_SWAP_IN,       /* seq */
     BR_DO_SWAP_IN_AHEAD, /* seq of the next slot, while this one computes: only into room that is free; needs no answer
                           */
@@ -62,6 +81,7 @@ enum br_dev_action_kind {
 struct br_dev_action {
     enum br_dev_action_kind kind;
     uint32_t slot, seq;
+    uint64_t bytes;
 };
 
 struct br_dev_item {
@@ -81,7 +101,8 @@ struct br_dev_actions {
 int br_dev_create(const struct br_dev_config *config, struct br_dev **out, struct br_err *err);
 void br_dev_destroy(struct br_dev *dev);
 
-/* now in seconds on any clock that does not go back. Only BR_DEV_BOUNDARY fills actions; others leave them empty. A
+/* now in seconds on any clock that does not go back. Only BR_DEV_BOUNDARY and BR_DEV_BESIDE fill actions; others leave
+ * them empty. A
  * slot steps with those of its sequences whose KV is on the device (or that have none yet); for those on the host it
  * asks for BR_DO_SWAP_IN first and starts with the ones that are in.
  *

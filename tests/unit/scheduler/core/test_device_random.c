@@ -25,7 +25,14 @@ static uint32_t draw(struct pair *p, uint32_t n)
 
 static void pair_create(struct pair *p, uint64_t seed, bool switch_every_step)
 {
-    struct br_dev_config config = {"quota-rr", SLOTS, SEQS, BATCH, ROWS, CHUNK, 0.5, switch_every_step};
+    struct br_dev_config config = {.policy = "quota-rr",
+                                   .max_slots = SLOTS,
+                                   .max_seqs = SEQS,
+                                   .max_batch = BATCH,
+                                   .max_step_tokens = ROWS,
+                                   .prefill_chunk = CHUNK,
+                                   .quota_max_s = 0.5,
+                                   .switch_every_step = switch_every_step};
     struct br_err err;
     *p = (struct pair){.rng = {.seed = seed}};
     assert_int_equal(br_dev_create(&config, &p->dev, &err), 0);

@@ -1,0 +1,10 @@
+# cmake -DOUT=file.c -DJS=... -DCSS=... -P embed.cmake: both files as C arrays.
+function(embed name path)
+  file(READ ${path} hex HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  set(text "const unsigned char ${name}[] = {${bytes}};\nconst size_t ${name}_bytes = sizeof ${name};\n")
+  file(APPEND ${OUT} "${text}")
+endfunction()
+file(WRITE ${OUT} "#include \"report/assets.h\"\n")
+embed(report_uplot_js ${JS})
+embed(report_uplot_css ${CSS})

@@ -102,7 +102,7 @@ void br_buf_consume(struct br_buf *buf, size_t n)
 }
 
 /* Non-blocking, or a FIFO without a writer would hang the open; regular files do not mind. */
-static FILE *regular_open(const char *path)
+FILE *br_open_regular(const char *path)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), saved = EINVAL;
     struct stat st;
@@ -125,7 +125,7 @@ int br_buf_read_file(struct br_buf *buf, const char *path, size_t max)
     char chunk[16384];
     size_t n;
     int rc = 0;
-    FILE *f = regular_open(path);
+    FILE *f = br_open_regular(path);
     if (!f)
         return -1;
     while (rc == 0 && (n = fread(chunk, 1, sizeof chunk, f)) > 0) {

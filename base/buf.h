@@ -4,6 +4,7 @@
 #define BRIAREUS_BASE_BUF_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/err.h"
 
@@ -23,6 +24,8 @@ void br_buf_consume(struct br_buf *buf, size_t n);
 /* Appends a whole file of at most max bytes; -1 and errno (EFBIG if larger, EINVAL if it is a folder, FIFO, device or
  * socket; never waits for a writer). */
 int br_buf_read_file(struct br_buf *buf, const char *path, size_t max);
+/* Opens a file for reading, to be read in pieces; NULL and errno as above. */
+FILE *br_open_regular(const char *path);
 /* br_err_errno for a read that failed: EINVAL becomes "not a regular file". */
 int br_buf_read_error(struct br_err *err, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 

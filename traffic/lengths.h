@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/err.h"
 #include "traffic/workload.h"
@@ -56,6 +57,9 @@ struct br_sharegpt_options {
 };
 int br_length_sample_sharegpt(struct br_length_sample *out, const char *path, const struct br_sharegpt_options *options,
                               struct br_err *err);
+/* The same from an open stream, which stays the caller's; `file` names it in errors. */
+int br_length_sample_sharegpt_read(struct br_length_sample *out, FILE *stream, const char *file,
+                                   const struct br_sharegpt_options *options, struct br_err *err);
 void br_length_sample_free(struct br_length_sample *sample);
 
 #endif

@@ -1,8 +1,9 @@
 /* A market of many models with rates that change by the window (ServeGen's form): two CSV files,
- *   rates:  model,t_s,rate_rps,cv,interarrival,shape,scale; a row a window of 600 s, windows without traffic left out;
- *           interarrival Gamma or Weibull. Gaps have the family and shape given and mean 1/rate_rps (scale, a fit to
- *           the same gaps, is read but not used: its mean differs from 1/rate by some per cent).
- *   models: model,base,class,mean_rate_rps,peak_rate_rps,in_mean,in_p50,in_p90,in_p99,out_mean,out_p50,out_p90,out_p99;
+ *   rates:  model,t_s,rate_rps,interarrival,shape, ...: a row a window of 600 s, windows without traffic left out, the
+ *           rows of a model together and ascending; interarrival Gamma, Weibull or Exponential. Gaps have that family
+ *           and shape and mean 1/rate_rps (ServeGen's cv and scale are not used: its scale, a fit to the same gaps,
+ *           gives a rate that is 9 % off on average, and could not follow a change of rates).
+ *   models: model,base,class,in_mean,in_p50,in_p90,in_p99,out_mean,out_p50,out_p90,out_p99, ...;
  *           empty statistics are the medians of the models of the same class that have them (else of all). */
 #ifndef BRIAREUS_TRAFFIC_MARKET_H
 #define BRIAREUS_TRAFFIC_MARKET_H
@@ -36,7 +37,7 @@ struct br_market {
     uint32_t n_models;
     struct br_window *windows; /* owned; a model's are contiguous and ascending */
     uint32_t n_windows;
-    double duration_s; /* from 0; a whole day unless cut */
+    double duration_s; /* from 0 to the end of the last window, or as cut */
 };
 
 /* Zeroes: everything as it is in the file. */

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "traffic/draws.h"
 
 enum br_process_kind {
     BR_PROCESS_POISSON,
@@ -46,20 +47,13 @@ struct br_process {
 int br_process_kind_parse(const char *name, enum br_process_kind *out, struct br_err *err);
 const char *br_process_kind_name(enum br_process_kind kind);
 
-/* BR_EINVAL with the field, its value and what it may be: rates 0..1e6, shapes .001..1000, lengths above 0, all
- * finite; windows ascending. */
+/* BR_EINVAL with the field, its value and what it may be: rates 0..1e6, shapes .01..1000, lengths above 0, all
+ * finite; windows ascending; MMPP: at least 1e-4 requests in a burst and a calm together. */
 int br_process_check(const struct br_process *process, struct br_err *err);
 /* Expected arrivals in [0, t_s) of a checked process. */
 double br_process_count(const struct br_process *process, double t_s);
 /* All its rates times `factor` (MMPP, RAMP included); windows are borrowed, so those are left to their owner. */
 void br_process_scale(struct br_process *process, double factor);
-
-/* The draws of one (seed, model, purpose); other parts that need randomness of their own take another purpose. */
-enum br_purpose { BR_DRAW_ARRIVAL = 16, BR_DRAW_LENGTH, BR_DRAW_MODEL };
-struct br_draws {
-    uint64_t seed, next;
-    uint32_t model, purpose;
-};
 
 struct br_arrivals {
     struct br_process process;

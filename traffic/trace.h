@@ -30,15 +30,16 @@ enum { BR_TRACE_MAX_LINE = 1 << 20, BR_TRACE_MAX_BLOCKS = 1 << 16 };
 /* Zeroes: everything as it is in the file, stop at the first bad line. */
 struct br_trace_options {
     enum br_trace_format format;
-    bool skip_bad;       /* leave out and count malformed lines instead of stopping */
-    bool sort;           /* times that go back: sort instead of refusing */
-    double from_s;       /* what is before is left out; then t = 0 */
-    double duration_s;   /* what is at or after from_s + duration_s is left out; 0: to the end */
-    double time_scale;   /* times are multiplied by it after the cut: .5 = twice the load; 0: 1 */
-    double prompt_scale; /* lengths are multiplied by it, rounded, at least 1; 0: 1 */
-    double output_scale; /* the same */
-    const char *model;   /* name for traces without one; NULL: "trace" */
-    uint64_t max_bytes;  /* of the file; 0: BR_TRACE_MAX_BYTES */
+    bool skip_bad;         /* leave out and count malformed lines instead of stopping */
+    bool sort;             /* times that go back: sort instead of refusing */
+    double from_s;         /* what is before is left out; then t = 0 */
+    double duration_s;     /* what is at or after from_s + duration_s is left out; 0: to the end */
+    double time_scale;     /* times are multiplied by it after the cut: .5 = twice the load; 0: 1 */
+    double prompt_scale;   /* lengths are multiplied by it, rounded, at least 1; 0: 1 */
+    double output_scale;   /* the same */
+    uint32_t block_tokens; /* mooncake: tokens of a hash_ids block; 0: 512 */
+    const char *model;     /* name for traces without one; NULL: "trace" */
+    uint64_t max_bytes;    /* of the file; 0: BR_TRACE_MAX_BYTES */
 };
 
 struct br_trace_report {

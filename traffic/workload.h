@@ -33,6 +33,9 @@ struct br_workload {
     size_t n_blocks;
     uint32_t block_tokens; /* tokens of a block; a request's last one may be cut short. 0 without blocks */
     double duration_s;     /* of what it stands for: at least the last at_s */
+
+    void *by_name;                     /* private: tree of names */
+    size_t requests_room, blocks_room; /* private */
 };
 
 void br_workload_free(struct br_workload *workload);

@@ -8,6 +8,7 @@
 #include "traffic/draws.h"
 
 static const double Z90 = 1.2815515655446004, Z99 = 2.3263478740408408; /* standard normal quantiles */
+static const double MIN_BEND = .02, MAX_BEND = 50;
 
 static int span_check(const struct br_length *l, double median, struct br_err *err)
 {
@@ -36,6 +37,8 @@ static int length_check(const struct br_length *l, struct br_err *err)
         if (!(l->min <= l->median && l->median <= l->p90 && l->p90 <= l->p99 && l->p99 <= l->max))
             return br_err_set(err, BR_EINVAL, "min %u, median %g, p90 %g, p99 %g, max %u: must not descend", l->min,
                               l->median, l->p90, l->p99, l->max);
+        if (!(l->bend >= 0 && l->bend <= MAX_BEND))
+            return br_err_set(err, BR_EINVAL, "bend %g: must be a number from 0 to %g", l->bend, MAX_BEND);
         return span_check(l, l->median, err);
     }
     return br_err_set(err, BR_EINVAL, "unknown kind of length");
@@ -50,12 +53,16 @@ int br_lengths_check(const struct br_lengths *lengths, struct br_err *err)
     return length_check(&lengths->output, err) ? br_err_wrap(err, "output length") : 0;
 }
 
-/* Linear between (0, min), (.5, median), (.9, p90), (.99, p99), (1, max). */
+static double bend_of(const struct br_length *l)
+{
+    return l->bend > 0 ? l->bend : 1;
+}
+
 static double quantile(const struct br_length *l, double u)
 {
     const double at[] = {0, .5, .9, .99, 1}, value[] = {l->min, l->median, l->p90, l->p99, l->max};
     int i = u < .5 ? 0 : u < .9 ? 1 : u < .99 ? 2 : 3;
-    return value[i] + (value[i + 1] - value[i]) * (u - at[i]) / (at[i + 1] - at[i]);
+    return value[i] + (value[i + 1] - value[i]) * pow((u - at[i]) / (at[i + 1] - at[i]), bend_of(l));
 }
 
 static uint32_t length_draw(const struct br_length *l, double u, double v)
@@ -104,9 +111,19 @@ static double lognormal_mean(const struct br_length *l)
            l->median * exp(s * s / 2) * (normal_below(b - s) - normal_below(a - s));
 }
 
+/* Between two quantiles the mean is the lower one plus 1 / (bend + 1) of the difference: *low is the mean if all were
+ * at the lower ends, *rise what it would be more at the upper ends. */
+static void quantiles_ends(const struct br_length *l, double *low, double *rise)
+{
+    *low = .5 * l->min + .4 * l->median + .09 * l->p90 + .01 * l->p99;
+    *rise = .5 * l->median + .4 * l->p90 + .09 * l->p99 + .01 * l->max - *low;
+}
+
 static double quantiles_mean(const struct br_length *l)
 {
-    return .25 * (l->min + l->median) + .2 * (l->median + l->p90) + .045 * (l->p90 + l->p99) + .005 * (l->p99 + l->max);
+    double low, rise;
+    quantiles_ends(l, &low, &rise);
+    return low + rise / (bend_of(l) + 1);
 }
 
 double br_length_mean(const struct br_length *l)
@@ -126,13 +143,14 @@ double br_length_mean(const struct br_length *l)
 void br_length_from_stats(struct br_length *out, double mean, double p50, double p90, double p99)
 {
     double sigma = p90 > p50 ? log(p90 / p50) / Z90 : mean > p50 ? sqrt(2 * log(mean / p50)) : 0;
-    double low;
-    *out = (struct br_length){.kind = BR_LENGTH_QUANTILES, .median = fmax(p50, 1)};
+    double low, rise;
+    *out = (struct br_length){.kind = BR_LENGTH_QUANTILES, .min = 1, .median = fmax(p50, 1), .bend = 1};
     out->p90 = fmax(p90 > 0 ? p90 : p50 * exp(sigma * Z90), out->median);
     out->p99 = fmax(p99 > 0 ? p99 : p50 * exp(sigma * Z99), out->p90);
-    out->max = (uint32_t)ceil(out->p99);
-    low = mean > 0 ? (mean - quantiles_mean(out)) / .25 : p50 * exp(-sigma * Z99); /* out->min is still 0 */
-    out->min = (uint32_t)(fmin(fmax(low, 1), floor(out->median)) + .5);
+    out->max = (uint32_t)fmin(ceil(out->p99), BR_WORKLOAD_MAX_TOKENS);
+    quantiles_ends(out, &low, &rise);
+    if (mean > 0 && rise > 0)
+        out->bend = fmin(fmax(rise / fmax(mean - low, 1e-9) - 1, MIN_BEND), MAX_BEND);
 }
 
 int br_length_sample_workload(struct br_length_sample *out, const struct br_workload *workload, struct br_err *err)

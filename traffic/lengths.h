@@ -13,13 +13,14 @@ enum br_length_kind {
     BR_LENGTH_FIXED,     /* median */
     BR_LENGTH_UNIFORM,   /* whole numbers min..max */
     BR_LENGTH_LOGNORMAL, /* exp(N(ln median, sigma)), rounded, clamped to min..max */
-    BR_LENGTH_QUANTILES, /* linear between the quantiles 0: min, .5: median, .9: p90, .99: p99, 1: max */
+    BR_LENGTH_QUANTILES, /* through the quantiles 0: min, .5: median, .9: p90, .99: p99, 1: max; between two of them,
+                            a share s of the way in probability is s^bend of the way in length */
 };
 
 struct br_length {
     enum br_length_kind kind;
     uint32_t min, max;
-    double median, sigma, p90, p99;
+    double median, sigma, p90, p99, bend; /* bend 0: 1, linear */
 };
 
 /* Pairs (prompt, output) seen somewhere; drawn together, since the two depend on each other. */
@@ -39,8 +40,8 @@ void br_lengths_draw(const struct br_lengths *lengths, uint64_t seed, uint32_t m
                      uint32_t *output);
 /* Expected length without rounding and clamping to whole tokens (LOGNORMAL: with the clamp to min..max). */
 double br_length_mean(const struct br_length *length);
-/* A law with these statistics, of which any but p50 may be 0 (unknown): QUANTILES with `min` such that the mean is
- * met where that is possible. */
+/* QUANTILES from 1 to p99 with these statistics, of which any but p50 may be 0 (unknown; then as log-normal), bent such
+ * that the mean is met (where the quantiles allow that mean at all). */
 void br_length_from_stats(struct br_length *out, double mean, double p50, double p90, double p99);
 
 /* The pairs of a workload; BR_EINVAL when it has no requests. */

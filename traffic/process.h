@@ -2,8 +2,8 @@
  * so a model's arrivals do not depend on which other models there are.
  *
  * Renewal processes start in equilibrium, as if they had run for ever before t = 0 (the first gap has the law of the
- * residual life), so that the expected number of arrivals in [0, t) is exactly rate * t: with bursty gaps an ordinary
- * start would offer (cv^2 - 1) / 2 requests too many to every model, a third of the traffic where models are rare. */
+ * residual life), so that the expected number of arrivals in [0, t) is exactly rate * t: an ordinary start would offer
+ * up to (cv^2 - 1) / 2 requests too many (Cox, "Renewal theory", 1962), to every model and in every window. */
 #ifndef BRIAREUS_TRAFFIC_PROCESS_H
 #define BRIAREUS_TRAFFIC_PROCESS_H
 

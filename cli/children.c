@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-static const double g_backoff_first_s = 0.1, g_backoff_max_s = 5, g_steady_s = 30, g_stop_s = 10, g_ready_s = 120;
+static const double g_no_fork_s = 5, g_stop_s = 10, g_ready_s = 120;
 
 static void watched_signals(sigset_t *set)
 {
@@ -84,7 +84,6 @@ int cli_children_start(struct cli_children *children, struct br_err *err)
     for (unsigned i = 0; i < children->n; i++) {
         struct cli_child *child = &children->list[i];
         int rc;
-        child->backoff_s = g_backoff_first_s;
         rc = child_start(child, err);
         if (rc == 0)
             rc = child_wait_ready(child, err);
@@ -100,11 +99,8 @@ static void child_died(struct cli_child *child, int status)
     br_log(BR_ERROR, "child_died", "name=%s pid=%d %s=%d alive_s=%.1f", child->name, (int)child->pid,
            WIFSIGNALED(status) ? "signal" : "status", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
            now - child->started_s);
-    if (now - child->started_s > g_steady_s)
-        child->backoff_s = g_backoff_first_s;
     child->pid = 0;
-    child->restart_at_s = now + child->backoff_s;
-    child->backoff_s = child->backoff_s * 2 < g_backoff_max_s ? child->backoff_s * 2 : g_backoff_max_s;
+    child->restart_at_s = now + br_backoff_s(&child->backoff, now - child->started_s);
 }
 
 static void reap(struct cli_children *children)
@@ -132,7 +128,7 @@ static double restart_due(struct cli_children *children, double until_s)
             until_s = child->restart_at_s < until_s ? child->restart_at_s : until_s;
         } else if (child_start(child, &err)) {
             br_log(BR_ERROR, "child_not_started", "name=%s why=%s", child->name, BR_Q(err.msg));
-            child->restart_at_s = br_now_s() + g_backoff_max_s;
+            child->restart_at_s = br_now_s() + g_no_fork_s;
         }
     }
     return until_s;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/backoff.h"
 #include "base/err.h"
 
 enum { CLI_MAX_CHILDREN = 8 };
@@ -18,7 +19,8 @@ struct cli_child {
     int (*ready)(void *ctx, struct br_err *err);
     const char *log; /* where the child says why it failed; NULL: the common log */
     pid_t pid;
-    double restart_at_s, started_s, backoff_s;
+    double restart_at_s, started_s;
+    struct br_backoff backoff;
 };
 
 /* Exit status of a child that cannot work with its configuration: it is not started again. */

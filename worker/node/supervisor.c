@@ -7,19 +7,13 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "base/backoff.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "scheduler/core/policy.h"
 #include "worker/node/cache.h"
 
-enum {
-    BACKOFF_MIN_MS = 100,
-    BACKOFF_MAX_MS = 5000,
-    ALIVE_MS = 30000,
-    REFUSAL_MS = 20000,
-    REFUSALS_MAX = 5,
-    STOP_MS = 5000
-};
+enum { REFUSAL_MS = 20000, REFUSALS_MAX = 5, STOP_MS = 5000 };
 
 struct supervisor;
 
@@ -30,7 +24,7 @@ struct device_child {
     uv_timer_t retry;
     bool running, finished;
     uint32_t refusals; /* in a row: ended with an error of its own before it could have served */
-    uint64_t backoff_ms;
+    struct br_backoff backoff;
     int64_t started_ns;
 };
 
@@ -77,10 +71,8 @@ static void on_retry(uv_timer_t *timer)
 
 static void child_retry(struct device_child *c)
 {
-    if (br_now_ns() - c->started_ns >= ALIVE_MS * BR_NS_PER_MS)
-        c->backoff_ms = BACKOFF_MIN_MS;
-    uv_timer_start(&c->retry, on_retry, c->backoff_ms, 0);
-    c->backoff_ms = c->backoff_ms * 2 < BACKOFF_MAX_MS ? c->backoff_ms * 2 : BACKOFF_MAX_MS;
+    double wait_s = br_backoff_s(&c->backoff, (double)(br_now_ns() - c->started_ns) / BR_NS_PER_S);
+    uv_timer_start(&c->retry, on_retry, (uint64_t)(wait_s * 1000), 0);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -175,7 +167,7 @@ static void supervisor_init(struct supervisor *s)
     s->children = br_calloc(n, sizeof *s->children);
     for (uint32_t i = 0; i < n; i++) {
         struct device_child *c = &s->children[i];
-        *c = (struct device_child){.owner = s, .index = i, .backoff_ms = BACKOFF_MIN_MS};
+        *c = (struct device_child){.owner = s, .index = i};
         uv_timer_init(&s->loop, &c->retry);
         c->retry.data = c;
     }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/backoff.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/hist.h"
@@ -117,13 +118,25 @@ static void log_quote_escapes(void **state)
     assert_string_equal(BR_Q("a \"b\"\n"), "\"a \\\"b\\\"\\x0a\"");
 }
 
+static void backoff_doubles_and_forgets(void **state)
+{
+    static const double young_s[] = {0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5};
+    struct br_backoff backoff = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof young_s / sizeof young_s[0]; i++)
+        assert_true(fabs(br_backoff_s(&backoff, 2.9) - young_s[i]) < 1e-9);
+    assert_true(br_backoff_s(&backoff, 3) == 0); /* it has lived: as if it had never died */
+    assert_true(fabs(br_backoff_s(&backoff, 0) - 0.1) < 1e-9);
+    assert_true(br_backoff_s(&backoff, 1e6) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_known_answers),     cmocka_unit_test(exponential_mean),
         cmocka_unit_test(hist_quantiles_of_a_ramp), cmocka_unit_test(err_wraps_outwards),
         cmocka_unit_test(buf_grows_and_limits),     cmocka_unit_test(only_regular_files_are_read),
-        cmocka_unit_test(log_quote_escapes),
+        cmocka_unit_test(log_quote_escapes),        cmocka_unit_test(backoff_doubles_and_forgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +14,10 @@
 #include "base/log.h"
 #include "cli/children.h"
 #include "cli/config.h"
+#include "cli/lock.h"
 #include "cli/redis.h"
+
+static const double g_lock_wait_s = 3;
 
 struct serve {
     struct cli_config config;
@@ -121,23 +123,17 @@ static int make_absolute(char *path, size_t size, struct br_err *err)
 }
 
 /* Two Redis on one append-only file would destroy it. The lock is inherited by the children, Redis among them, and so
- * held until the last of them is gone, even when this process is killed. */
+ * held until the last of them is gone, even when this process is killed; they then need a moment to end. */
 static int lock_data_dir(struct serve *s, struct br_err *err)
 {
-    char path[600], owner[32] = "";
-    ssize_t n;
+    struct br_err why;
+    char path[600];
+    int rc;
     snprintf(path, sizeof path, "%s/lock", s->redis.data_dir);
-    s->lock = open(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
-    if (s->lock < 0)
-        return br_err_errno(err, BR_EIO, "cannot open %s", path);
-    if (flock(s->lock, LOCK_EX | LOCK_NB)) {
-        n = read(s->lock, owner, sizeof owner - 1);
-        return br_err_set(err, BR_EBUSY, "data-dir: %s is in use by process %.*s: give this one another --data-dir",
-                          s->redis.data_dir, n > 0 ? (int)strcspn(owner, "\n") : 1, n > 0 ? owner : "?");
-    }
-    if (ftruncate(s->lock, 0) || dprintf(s->lock, "%d\n", (int)getpid()) < 0)
-        return br_err_errno(err, BR_EIO, "cannot write %s", path);
-    return 0;
+    rc = cli_lock_take(path, g_lock_wait_s, &s->lock, &why);
+    if (rc == BR_EBUSY)
+        return br_err_set(err, rc, "data-dir: %s: give this one another --data-dir", why.msg);
+    return rc ? br_err_set(err, rc, "data-dir: %s", why.msg) : 0;
 }
 
 static int choose_data_dir(struct serve *s, struct br_err *err)
@@ -256,7 +252,7 @@ static int serve_run(struct serve *s, struct br_err *err)
 
 int br_cli_serve(int argc, char **argv)
 {
-    struct serve s = {.ready_pipe = {-1, -1}};
+    struct serve s = {.lock = -1, .ready_pipe = {-1, -1}};
     struct br_err err;
     int rc =
         cli_config_read(&s.config, CLI_SERVE, "briareus serve",

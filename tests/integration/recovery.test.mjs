@@ -1,4 +1,4 @@
-// kill -9 in mid-stream: of a device process, and of the scheduler.
+// kill -9 in mid-stream: of a device process, of Redis, of the scheduler, of serve itself.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
@@ -131,5 +131,13 @@ test('a clean stop leaves nothing unfinished for the next start', async () => {
   assert.equal((await first.exited).code, 0);
   await first.launch();
   assert.equal((await first.waitFor((e) => e.event === 'recovered')).unfinished, '0');
+  assert.equal(await first.stop(), 0);
+});
+
+test('a killed serve: the next start on its data folder waits for what is left of it', async () => {
+  const first = await Serve.start();
+  first.process.kill('SIGKILL');
+  await first.exited;
+  await first.launch(); // at once: scheduler, worker and Redis of the one before are still ending
   assert.equal(await first.stop(), 0);
 });

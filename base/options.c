@@ -171,7 +171,7 @@ static int set_value(const struct br_option *option, void *at, const char *text)
     case BR_OPT_UINT:
         return set_uint(option, at, text);
     case BR_OPT_BYTES:
-        return parse_bytes(text, at);
+        return parse_bytes(text, at) || in_range(option, (double)*(uint64_t *)at) ? -1 : 0;
     case BR_OPT_SECONDS:
         return parse_seconds(text, at) || in_range(option, *(double *)at) ? -1 : 0;
     case BR_OPT_NUMBER:
@@ -187,13 +187,32 @@ static int set_value(const struct br_option *option, void *at, const char *text)
     return -1;
 }
 
+/* The largest unit that leaves a whole number, as parse_bytes reads it. */
+static void print_bytes(double bytes, char *buf, size_t size)
+{
+    static const char *const units[] = {"", "K", "M", "G", "T"};
+    int unit = 0;
+    while (unit < 4 && bytes >= 1024 && fmod(bytes, 1024) == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(buf, size, "%.0f%s", bytes, units[unit]);
+}
+
 static const char *kind_hint(const struct br_option *option, char *buf, size_t size)
 {
     static const char *const hints[] = {
         "true or false", "a whole number", "bytes, as in 4096, 64K, 1.5G", "a time, as in 10s, 100ms", "a number",
         "a text",        "a text"};
+    char min[32], max[32];
     if (option->min == 0 && option->max == 0)
         return hints[option->kind];
+    if (option->kind == BR_OPT_BYTES) {
+        print_bytes(option->min, min, sizeof min);
+        print_bytes(option->max, max, sizeof max);
+        snprintf(buf, size, "%s from %s to %s", hints[option->kind], min, max);
+        return buf;
+    }
     snprintf(buf, size, "%s from %g to %g", hints[option->kind], option->min, option->max);
     return buf;
 }

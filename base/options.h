@@ -32,7 +32,7 @@ struct br_option {
     enum br_option_kind kind;
     size_t offset;        /* of the value in the target struct */
     const char *fallback; /* default, as text; NULL: zero */
-    double min, max;      /* UINT, SECONDS, NUMBER; 0, 0: no bounds */
+    double min, max;      /* UINT, BYTES, SECONDS, NUMBER; 0, 0: no bounds */
     const char *help;     /* "SOCKET: what it is" : the word before the colon is the argument's name */
 };
 

@@ -7,7 +7,7 @@
 struct target {
     bool flag;
     uint32_t port;
-    uint64_t memory;
+    uint64_t memory, body;
     double ttft_s, rate;
     char *host;
     struct br_option_list models;
@@ -17,6 +17,7 @@ static const struct br_option table[] = {
     {"keep-cache", BR_OPT_BOOL, offsetof(struct target, flag), NULL, 0, 0, "keep it"},
     {"port", BR_OPT_UINT, offsetof(struct target, port), "8000", 1, 65535, "PORT: where to listen"},
     {"device-memory", BR_OPT_BYTES, offsetof(struct target, memory), "1G", 0, 0, "BYTES: device memory"},
+    {"max-body", BR_OPT_BYTES, offsetof(struct target, body), "1M", 1024, 3 << 19, "BYTES: of a request"},
     {"ttft", BR_OPT_SECONDS, offsetof(struct target, ttft_s), "10s", 0.001, 3600, "TIME: SLO"},
     {"rate", BR_OPT_NUMBER, offsetof(struct target, rate), "1.5", 0, 1e6, "RATE: requests/s"},
     {"host", BR_OPT_STRING, offsetof(struct target, host), "127.0.0.1", 0, 0, "HOST: address"},
@@ -62,6 +63,8 @@ static void yaml_sets_and_names_line_and_neighbour(void **state)
         {"- a\n", "f.yaml: a mapping of option names to values is needed"},
         {"host: [1]\n", "f.yaml:1: host: a plain value is needed"},
         {"device_memory: -1\n", "f.yaml:1: device-memory: '-1' is not bytes, as in 4096, 64K, 1.5G"},
+        {"max-body: 1023\n", "f.yaml:1: max-body: '1023' is not bytes, as in 4096, 64K, 1.5G from 1K to 1536K"},
+        {"max-body: 4G\n", "f.yaml:1: max-body: '4G' is not bytes, as in 4096, 64K, 1.5G from 1K to 1536K"},
         {"ttft: nan\n", "f.yaml:1: ttft: 'nan' is not a time, as in 10s, 100ms from 0.001 to 3600"},
         {"rate: -1\n", "f.yaml:1: rate: '-1' is not a number from 0 to 1e+06"},
         {"rate: 10s\n", "f.yaml:1: rate: '10s' is not a number from 0 to 1e+06"},

@@ -17,12 +17,13 @@ struct br_queue_redis_config {
     int port;
     const char *prefix;       /* of every key; "briareus:" */
     uint32_t group_commit_us; /* appends are gathered this long before they are sent; 0: one loop turn */
-    uint32_t finished_ttl_s;  /* how long a finished sequence stays readable */
+    uint32_t finished_ttl_s;  /* how long a finished sequence's record (not its tokens) stays */
     uint32_t max_pending;     /* commands under way; more: BR_EBUSY at once */
     uint32_t timeout_ms;      /* of one command; then BR_EIO */
 };
 
-/* rc: 0, BR_ESTALE (the fence lost: somebody else works on it), BR_ENOENT, BR_EBUSY, BR_EIO. */
+/* rc: 0, BR_ESTALE (the fence lost: somebody else works on it), BR_ENOENT, BR_EBUSY (too many calls under way),
+ * BR_ENOMEM (accept only: the queue is full), BR_EIO (not known). */
 typedef void (*br_queue_cb)(void *ctx, int rc);
 typedef void (*br_queue_accept_cb)(void *ctx, int rc, int64_t arrival_us, uint64_t fence);
 typedef void (*br_queue_lease_cb)(void *ctx, int rc, uint64_t fence);

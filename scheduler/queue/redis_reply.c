@@ -202,5 +202,5 @@ int br_reply_error(const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ERROR)
         return 0;
-    return strncmp(reply->str, "OOM", 3) == 0 ? BR_EBUSY : BR_EIO;
+    return strncmp(reply->str, "OOM", 3) == 0 ? BR_ENOMEM : BR_EIO;
 }

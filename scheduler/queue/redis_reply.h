@@ -29,7 +29,7 @@ struct br_entry {
 /* What is stored of a sequence. BR_ENOENT: over by now; BR_ECORRUPT: what is there contradicts itself. */
 int br_reply_entry(const redisReply *reply, uint64_t seq, struct br_entry *out, struct br_err *err);
 
-/* BR_EBUSY (out of memory) or BR_EIO for an error reply; 0 for any other. */
+/* BR_ENOMEM (Redis is at its maxmemory) or BR_EIO for an error reply; 0 for any other. */
 int br_reply_error(const redisReply *reply);
 
 #endif

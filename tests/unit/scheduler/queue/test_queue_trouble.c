@@ -286,31 +286,63 @@ static void test_lease_script_repeated(void **state)
     assert_int_equal(do_lease(&g_loop, g_q, 1).fence, 4); /* 1, then 2, 3 and this one */
 }
 
-static void test_read_only_and_full(void **state)
+static void test_read_only(void **state)
 {
-    struct br_seq_spec spec = make_spec(2);
     (void)state;
     open_queue(config());
     accept_one(1);
     redis_do("REPLICAOF 127.0.0.1 1");
     assert_int_equal(append(1, 0, 1, BR_END_NONE), BR_EIO);
     redis_do("REPLICAOF NO ONE");
-    redis_do("CONFIG SET maxmemory 1");
-    assert_int_equal(do_accept(&g_loop, g_q, &spec, 1).rc, BR_EBUSY);
-    redis_do("CONFIG SET maxmemory 0");
     assert_int_equal(append(1, 0, 1, BR_END_NONE), 0);
 }
 
-static void test_finished_expires(void **state)
+/* A full Redis takes nothing new, and carries what it has accepted to its end. */
+static void test_full(void **state)
 {
+    struct br_seq_spec specs[2] = {make_spec(1), make_spec(2)};
+    struct br_token tokens[4];
+    struct found *found;
     (void)state;
     open_queue(config());
     accept_one(1);
-    assert_int_equal(append(1, 0, 3, BR_END_STOP), 0);
+    redis_do("CONFIG SET maxmemory 1");
+    assert_int_equal(do_accept(&g_loop, g_q, &specs[1], 1).rc, BR_ENOMEM);
+    assert_int_equal(redis_do("EXISTS test:s:2"), 0);
+    assert_int_equal(redis_do("ZCARD test:unfinished"), 1);
+    assert_int_equal(do_accept(&g_loop, g_q, &specs[0], 1).rc, 0); /* sent again: it was accepted */
+    assert_int_equal(append(1, 0, 4, BR_END_NONE), 0);
+    assert_int_equal(do_lease(&g_loop, g_q, 1).fence, 2);
+    found = do_recover(&g_loop, g_q);
+    check_tokens(found_seq(found, 1), 4);
+    found_free(found);
+    make_tokens(tokens, 4, 4);
+    assert_int_equal(do_append(&g_loop, g_q, 1, 2, 4, tokens, 4, BR_END_LENGTH), 0);
+    assert_int_equal(redis_do("ZCARD test:unfinished"), 0);
+    redis_do("CONFIG SET maxmemory 0");
+    assert_int_equal(do_accept(&g_loop, g_q, &specs[1], 1).rc, 0);
+}
+
+/* Neither the prompt nor the tokens of what has ended, and what is left for a while only. */
+static void test_finished_is_small_and_expires(void **state)
+{
+    struct br_seq_spec spec = make_spec(1);
+    (void)state;
+    open_queue(config());
+    accept_one(1);
+    assert_int_equal(append(1, 0, 60, BR_END_NONE), 0);
+    assert_int_equal(append(1, 60, 3, BR_END_STOP), 0);
     assert_in_range(redis_do("TTL test:s:1"), 90, 100);
-    assert_in_range(redis_do("TTL test:t:1"), 90, 100);
+    assert_int_equal(redis_do("EXISTS test:t:1"), 0);
+    assert_int_equal(redis_do("HEXISTS test:s:1 spec"), 0);
+    assert_int_equal(redis_do("HGET test:s:1 n"), 2); /* "63" has two characters */
+    assert_in_range(redis_do("MEMORY USAGE test:s:1"), 1, 256);
     assert_int_equal(redis_do("ZCARD test:unfinished"), 0);
     assert_int_equal(redis_do("EXISTS briareus:unfinished"), 0);
+    assert_int_equal(append(1, 60, 3, BR_END_STOP), 0); /* sent again */
+    assert_int_equal(append(1, 60, 4, BR_END_STOP), BR_ENOENT);
+    assert_int_equal(do_accept(&g_loop, g_q, &spec, 1).fence, 1); /* sent again: it does not begin anew */
+    assert_int_equal(redis_do("ZCARD test:unfinished"), 0);
 }
 
 static void test_corrupt_entries(void **state)
@@ -411,8 +443,9 @@ int main(void)
         TEST(test_scripts_flushed_in_mid_stream),
         TEST(test_lease_sent_again),
         TEST(test_lease_script_repeated),
-        TEST(test_read_only_and_full),
-        TEST(test_finished_expires),
+        TEST(test_read_only),
+        TEST(test_full),
+        TEST(test_finished_is_small_and_expires),
         TEST(test_corrupt_entries),
         TEST(test_throughput),
     };

@@ -38,7 +38,7 @@ static void test_codes(void **state)
     WITH_REPLY(":0\r\n", assert_int_equal(br_reply_code(reply), BR_EIO));
     WITH_REPLY("+OK\r\n", assert_int_equal(br_reply_code(reply), BR_EIO));
     WITH_REPLY("-ERR no\r\n", assert_int_equal(br_reply_error(reply), BR_EIO));
-    WITH_REPLY("-OOM no\r\n", assert_int_equal(br_reply_error(reply), BR_EBUSY));
+    WITH_REPLY("-OOM no\r\n", assert_int_equal(br_reply_error(reply), BR_ENOMEM));
     WITH_REPLY("+OOM\r\n", assert_int_equal(br_reply_error(reply), 0));
 }
 

@@ -17,6 +17,7 @@ struct cli_config {
     double quota_max_s;
     /* serve */
     char *data_dir, *run_dir, *redis_server, *port_file;
+    uint64_t redis_memory;
     double run_for_s;
 };
 

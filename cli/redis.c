@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
@@ -10,9 +11,12 @@
 int cli_redis_run(void *ctx)
 {
     struct cli_redis *r = ctx;
+    char memory[24];
+    snprintf(memory, sizeof memory, "%" PRIu64, r->memory_bytes);
     execlp(r->program, r->program, "--port", "0", "--unixsocket", r->socket, "--unixsocketperm", "600", "--dir",
-           r->data_dir, "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--loglevel", "warning",
-           "--daemonize", "no", "--logfile", "redis.log", (char *)NULL);
+           r->data_dir, "--appendonly", "yes", "--appendfsync", "everysec", "--save", "", "--maxmemory", memory,
+           "--maxmemory-policy", "noeviction", "--loglevel", "warning", "--daemonize", "no", "--logfile", "redis.log",
+           (char *)NULL);
     fprintf(stderr, "briareus serve: cannot start %s: %s (install redis-server, or name it with --redis-server)\n",
             r->program, strerror(errno));
     return 127;

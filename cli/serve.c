@@ -188,6 +188,7 @@ static int serve_folders(struct serve *s, struct br_err *err)
 {
     if (choose_data_dir(s, err) || choose_run_dir(s, err))
         return err->code;
+    s->redis.memory_bytes = s->config.redis_memory;
     snprintf(s->redis.program, sizeof s->redis.program, "%s", s->config.redis_server);
     snprintf(s->redis_log, sizeof s->redis_log, "%s/redis.log", s->redis.data_dir);
     snprintf(s->redis.socket, sizeof s->redis.socket, "%s/redis.sock", s->config.run_dir);

@@ -1,5 +1,6 @@
 // Bad input and bad neighbours: right answers, nobody else disturbed.
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { connect } from 'node:net';
 import { cpSync, mkdtempSync, truncateSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +15,8 @@ before(async () => {
   cpSync(join(source, 'demo/models/hacker'), broken, { recursive: true });
   truncateSync(join(broken, 'model.safetensors'), 100000);
   serve = await Serve.start({
-    models: [`prophet=${join(source, 'demo/models/prophet')}`, `broken=${broken}`] });
+    models: [`prophet=${join(source, 'demo/models/prophet')}`, `broken=${broken}`],
+    flags: ['--redis-memory', '64M'] });
 });
 after(async () => {
   assert.equal(await serve.stop(), 0);
@@ -91,6 +93,26 @@ test('a stranger on the worker port is dropped and logged', async () => {
   assert.equal((await post('/v1/completions', JSON.stringify(good))).status, 200);
 });
 
+test('a full Redis: what was accepted goes on to its end, new requests get 503', async () => {
+  const redis = (...args) => execFileSync('redis-cli', ['-s', join(serve.dir, 'redis.sock'), ...args],
+    { encoding: 'utf8' }).trim().split('\n').at(-1);
+  assert.equal(redis('CONFIG', 'GET', 'maxmemory'), String(64 * 1024 * 1024));
+  assert.equal(redis('CONFIG', 'GET', 'maxmemory-policy'), 'noeviction');
+  const response = await fetch(`${serve.url}/v1/completions`, {
+    method: 'POST', body: JSON.stringify({ ...good, max_tokens: 400, ignore_eos: true, stream: true }) });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let heard = (await reader.read()).value; // it was accepted
+  redis('CONFIG', 'SET', 'maxmemory', '1');
+  const { status, json } = await post('/v1/completions', JSON.stringify(good));
+  assert.equal(status, 503, JSON.stringify(json));
+  for (let part; !(part = await reader.read()).done;) heard += part.value;
+  assert.match(heard, /"finish_reason": ?"length"/);
+  assert.match(heard, /data: \[DONE\]/);
+  assert.equal(redis('ZCARD', 'briareus:unfinished'), '0');
+  redis('CONFIG', 'SET', 'maxmemory', '64mb');
+  assert.equal((await post('/v1/completions', JSON.stringify(good))).status, 200);
+});
+
 test('two servers never share a data folder', async () => {
   const { code, said } = await refused(['--model', `prophet=${join(source, 'demo/models/prophet')}`, '--data-dir', serve.dir]);
   assert.equal(code, 1);
@@ -102,6 +124,7 @@ test('what cannot work ends at once and names the option', async () => {
   const model = ['--model', `prophet=${join(source, 'demo/models/prophet')}`, '--data-dir', dir];
   const cases = [
     [['--policy', 'x'], 2, /policy: 'x'/], [['--device', 'cuda'], 2, /device: 'cuda'/],
+    [['--redis-memory', '1M'], 2, /redis-memory: '1M' is not bytes.* from 16M/], [['--keep-ended', '1s'], 2, /keep-ended: /],
     [['--prot', '1'], 2, /did you mean 'port'/], [['--redis-server', '/bin/false'], 1, /redis: it ended with status 1/],
     [['--device-memory', '1M'], 2, /cannot work with this configuration/],
   ];

@@ -122,7 +122,7 @@ static int start_gateway(struct daemon *d)
     struct br_gateway_config gateway = {.host = c->host,
                                         .port = (int)c->port,
                                         .max_connections = c->max_connections,
-                                        .max_header_bytes = 16384,
+                                        .max_header_bytes = (uint32_t)c->max_head_bytes,
                                         .max_body_bytes = (uint32_t)c->max_body_bytes,
                                         .max_choices = c->max_choices,
                                         .header_timeout_ms = (uint32_t)(c->request_timeout_s * 1000),

@@ -16,7 +16,7 @@ struct br_scheduler_config {
     uint32_t max_model_len;
     double ttft_s, tbt_s, adopt_s, group_commit_s, keep_ended_s;
     uint32_t max_unfinished, max_devices, max_connections, max_choices;
-    uint64_t max_body_bytes, max_out_bytes;
+    uint64_t max_head_bytes, max_body_bytes, max_out_bytes;
     double request_timeout_s, idle_timeout_s;
     int ready_fd; /* the port is written here, as text and a newline, when it serves; -1: nobody asks */
 };

@@ -16,7 +16,7 @@ before(async () => {
   truncateSync(join(broken, 'model.safetensors'), 100000);
   serve = await Serve.start({
     models: [`prophet=${join(source, 'demo/models/prophet')}`, `broken=${broken}`],
-    flags: ['--redis-memory', '64M'] });
+    flags: ['--redis-memory', '64M', '--max-head', '32K'] });
 });
 after(async () => {
   assert.equal(await serve.stop(), 0);
@@ -77,8 +77,10 @@ test('raw HTTP: garbage, pipelining, oversize', async () => {
   assert.equal(answers.match(/HTTP\/1\.1 200 OK/g).length, 3);
   assert.match(await raw(serve.port, 'POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n'),
     /^HTTP\/1\.1 413 /);
-  assert.match(await raw(serve.port, `GET /health HTTP/1.1\r\nHost: x\r\nX: ${'y'.repeat(100000)}\r\n\r\n`),
-    /^HTTP\/1\.1 431 /);
+  const head = (length) => raw(serve.port,
+    `GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: ${'y'.repeat(length)}\r\n\r\n`);
+  assert.match(await head(32 * 1024 - 200), /^HTTP\/1\.1 200 /); // --max-head
+  assert.match(await head(32 * 1024), /^HTTP\/1\.1 431 /);
 });
 
 test('a stranger on the worker port is dropped and logged', async () => {

@@ -16,9 +16,12 @@ const request = (i) => ({
   model: names[i % 3], prompt: `Of the nature of ${'abcdef'[i]}`, max_tokens: 300, ignore_eos: true,
   temperature: i % 2 ? 1 : 0, seed: i, logprobs: 0, stream: true });
 
-/** Streams one completion; onTokens(total) is called as they come. Resolves with tokens and request id. */
+/** Streams one completion; onTokens(total) is called as they come. Resolves with tokens and request id (none: the
+ * connection broke before it was accepted). */
 async function stream(body, onTokens = () => {}) {
-  const response = await fetch(`${serve.url}/v1/completions`, { method: 'POST', body: JSON.stringify(body) });
+  const response = await fetch(`${serve.url}/v1/completions`, { method: 'POST', body: JSON.stringify(body) })
+    .catch(() => null);
+  if (!response) return { id: null, tokens: [], done: false };
   const id = response.headers.get('x-request-id');
   const tokens = [];
   let rest = '', done = false;

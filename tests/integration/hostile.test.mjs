@@ -129,6 +129,8 @@ test('what cannot work ends at once and names the option', async () => {
     [['--redis-memory', '1M'], 2, /redis-memory: '1M' is not bytes.* from 16M/], [['--keep-ended', '1s'], 2, /keep-ended: /],
     [['--prot', '1'], 2, /did you mean 'port'/], [['--redis-server', '/bin/false'], 1, /redis: it ended with status 1/],
     [['--device-memory', '1M'], 2, /cannot work with this configuration/],
+    [['--device-memory', '10000G'], 2, /device-memory: 10000\.0G .* memory that this machine has/],
+    [['--host-kv-memory', '10000G'], 2, /host-kv-memory: /], [['--device-link', '1'], 2, /device-link: 1 bytes a second/],
   ];
   for (const [flags, want, says] of cases) {
     const { code, said } = await refused([...model, ...flags]);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "scheduler/core/policy.h"
 #include "worker/node/cache.h"
+#include "worker/node/limits.h"
 
 enum { REFUSAL_MS = 20000, REFUSALS_MAX = 5, STOP_MS = 5000 };
 
@@ -228,6 +229,8 @@ int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
         return br_err_set(err, BR_EINVAL, "policy: '%s' is not known; there is: %s", c->policy, policies);
     if (c->devices == 0 || c->devices > 64)
         return br_err_set(err, BR_EINVAL, "%u devices: 1..64", c->devices);
+    if (node_limits_check(c, node_memory_bytes(), err))
+        return err->code;
     if (c->n_models == 0)
         return br_err_set(err, BR_EINVAL, "no models to serve");
     for (uint32_t i = 0; i < c->n_models; i++)
@@ -239,7 +242,7 @@ int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
 
 static uint64_t half_of_memory(void)
 {
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+    return node_memory_bytes() / 2;
 }
 
 static void memory_choose(struct br_worker_config *c, uint64_t weights)

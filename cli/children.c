@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-static const double g_no_fork_s = 5, g_stop_s = 10, g_ready_s = 120;
+static const double g_no_fork_s = 5, g_stop_s = 4, g_ready_s = 120;
 
 static void watched_signals(sigset_t *set)
 {
@@ -178,6 +178,9 @@ static bool wait_gone(pid_t pid, double limit_s)
 
 void cli_children_stop(struct cli_children *children)
 {
+    for (unsigned i = 0; i < children->n; i++)
+        if (children->list[i].pid > 0)
+            kill(children->list[i].pid, SIGCONT); /* one that was stopped would not hear SIGTERM */
     for (unsigned i = children->n; i-- > 0;) {
         pid_t pid = children->list[i].pid;
         if (pid <= 0)

@@ -37,7 +37,7 @@ struct cli_children {
 int cli_children_start(struct cli_children *children, struct br_err *err);
 /* Looks after them until SIGTERM or SIGINT, until max_s have passed (< 0: for ever), or until one is hopeless. */
 void cli_children_watch(struct cli_children *children, double max_s);
-/* SIGTERM in reverse order, SIGKILL after ten seconds. */
+/* SIGTERM in reverse order, and SIGKILL to one that is still there after four seconds. */
 void cli_children_stop(struct cli_children *children);
 
 #endif

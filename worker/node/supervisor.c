@@ -14,7 +14,7 @@
 #include "worker/node/cache.h"
 #include "worker/node/limits.h"
 
-enum { REFUSAL_MS = 20000, REFUSALS_MAX = 5, STOP_MS = 5000 };
+enum { REFUSAL_MS = 20000, REFUSALS_MAX = 5, STOP_MS = 2000 };
 
 struct supervisor;
 
@@ -53,6 +53,14 @@ static void on_kill(uv_timer_t *timer)
     struct supervisor *s = timer->data;
     br_log(BR_WARN, "devices_killed", "after_ms=%d", STOP_MS);
     children_kill(s, SIGKILL);
+}
+
+/* A process that was stopped (SIGSTOP) hears SIGTERM once it goes on. */
+static void children_end(struct supervisor *s)
+{
+    children_kill(s, SIGTERM);
+    children_kill(s, SIGCONT);
+    uv_timer_start(&s->kill, on_kill, STOP_MS, 0);
 }
 
 /* The loop ends when no child runs and none will be started. */
@@ -95,8 +103,7 @@ static void count_refusal(struct device_child *c, int64_t status, int signum)
         return;
     br_log(BR_ERROR, "device_given_up", "device=%u refusals=%u", c->index, c->refusals);
     s->stopping = s->hopeless = true;
-    children_kill(s, SIGTERM);
-    uv_timer_start(&s->kill, on_kill, STOP_MS, 0);
+    children_end(s);
 }
 
 static void on_exit_child(uv_process_t *process, int64_t status, int signum)
@@ -150,8 +157,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     struct supervisor *s = handle->data;
     br_log(BR_INFO, "worker_stopping", "signal=%d", signum);
     s->stopping = true;
-    children_kill(s, SIGTERM);
-    uv_timer_start(&s->kill, on_kill, STOP_MS, 0);
+    children_end(s);
     supervisor_settle(s);
 }
 

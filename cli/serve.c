@@ -154,10 +154,14 @@ static int choose_data_dir(struct serve *s, struct br_err *err)
 
 static int choose_run_dir(struct serve *s, struct br_err *err)
 {
-    char template[] = "/tmp/briareus-XXXXXX";
+    const char *tmp = getenv("TMPDIR");
+    char template[96];
     if (!s->config.run_dir) {
+        if (!tmp || tmp[0] != '/' || strlen(tmp) > 64) /* a socket's path must be short */
+            tmp = "/tmp";
+        snprintf(template, sizeof template, "%s/briareus-XXXXXX", tmp);
         if (!mkdtemp(template))
-            return br_err_errno(err, BR_EIO, "cannot make a folder for sockets in /tmp");
+            return br_err_errno(err, BR_EIO, "cannot make a folder for sockets in %s", tmp);
         s->config.run_dir = br_strdup(template);
         s->own_run_dir = true;
     } else {
@@ -197,7 +201,7 @@ static int serve_folders(struct serve *s, struct br_err *err)
     return 0;
 }
 
-static void remove_run_dir(struct serve *s)
+static void remove_sockets(const struct serve *s)
 {
     static const char *const names[] = {"redis.sock", "worker.sock"};
     for (int i = 0; i < 2; i++) {
@@ -205,11 +209,15 @@ static void remove_run_dir(struct serve *s)
         snprintf(path, sizeof path, "%s/%s", s->config.run_dir, names[i]);
         unlink(path);
     }
-    if (s->own_run_dir)
-        rmdir(s->config.run_dir);
 }
 
 /* ---- */
+
+static void remove_port_file(const struct serve *s)
+{
+    if (s->config.port_file)
+        unlink(s->config.port_file);
+}
 
 static int write_port_file(const struct serve *s, struct br_err *err)
 {
@@ -224,14 +232,20 @@ static int write_port_file(const struct serve *s, struct br_err *err)
     return 0;
 }
 
-static int serve_run(struct serve *s, struct br_err *err)
+/* A wrong configuration is told before anything starts. */
+static int serve_check(const struct serve *s, struct br_err *err)
 {
-    struct br_worker_config worker; /* a wrong configuration is told before anything starts */
+    struct br_worker_config worker;
     struct br_worker_model *models;
-    int rc;
-    if (serve_folders(s, err) || cli_worker_config(&s->config, &worker, &models, err))
+    if (cli_worker_config(&s->config, &worker, &models, err))
         return err->code;
     cli_worker_models_free(models, worker.n_models);
+    return 0;
+}
+
+static int serve_children(struct serve *s, struct br_err *err)
+{
+    int rc;
     if (pipe2(s->ready_pipe, O_CLOEXEC))
         return br_err_errno(err, BR_EIO, "pipe");
     s->children = (struct cli_children){
@@ -244,10 +258,25 @@ static int serve_run(struct serve *s, struct br_err *err)
     if (rc == 0 && (rc = write_port_file(s, err)) == 0) /* 1: stopped while it started */
         cli_children_watch(&s->children, s->config.run_for_s > 0 ? s->config.run_for_s : -1);
     cli_children_stop(&s->children);
-    remove_run_dir(s);
     if (rc == 0 && s->children.hopeless)
         rc = br_err_set(err, BR_EINVAL, "the %s cannot work with this configuration; the log above says why",
                         s->children.hopeless);
+    return rc;
+}
+
+static int serve_run(struct serve *s, struct br_err *err)
+{
+    int rc = serve_folders(s, err);
+    if (rc == 0)
+        rc = serve_check(s, err);
+    if (rc == 0) {
+        remove_port_file(s); /* one that a killed serve left would name its port */
+        rc = serve_children(s, err);
+        remove_port_file(s);
+        remove_sockets(s);
+    }
+    if (s->own_run_dir)
+        rmdir(s->config.run_dir);
     return rc;
 }
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { connect } from 'node:net';
-import { cpSync, mkdtempSync, truncateSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, truncateSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -123,19 +123,22 @@ test('two servers never share a data folder', async () => {
 
 test('what cannot work ends at once and names the option', async () => {
   const dir = mkdtempSync(join(tmpdir(), 'briareus-refused-'));
+  const sockets = join(dir, 'tmp'); // where the folder for sockets is made when there is no --run-dir
+  mkdirSync(sockets);
   const model = ['--model', `prophet=${join(source, 'demo/models/prophet')}`, '--data-dir', dir];
   const cases = [
     [['--policy', 'x'], 2, /policy: 'x'/], [['--device', 'cuda'], 2, /device: 'cuda'/],
     [['--redis-memory', '1M'], 2, /redis-memory: '1M' is not bytes.* from 16M/], [['--keep-ended', '1s'], 2, /keep-ended: /],
-    [['--prot', '1'], 2, /did you mean 'port'/], [['--redis-server', '/bin/false'], 1, /redis: it ended with status 1/],
-    [['--device-memory', '1M'], 2, /cannot work with this configuration/],
     [['--device-memory', '10000G'], 2, /device-memory: 10000\.0G .* memory that this machine has/],
     [['--host-kv-memory', '10000G'], 2, /host-kv-memory: /], [['--device-link', '1'], 2, /device-link: 1 bytes a second/],
+    [['--prot', '1'], 2, /did you mean 'port'/], [['--redis-server', '/bin/false'], 1, /redis: it ended with status 1/],
+    [['--device-memory', '1M'], 2, /cannot work with this configuration/],
   ];
   for (const [flags, want, says] of cases) {
-    const { code, said } = await refused([...model, ...flags]);
+    const { code, said } = await refused([...model, ...flags], { TMPDIR: sockets });
     assert.equal(code, want, `${flags}: ${said}`);
     assert.match(said, says);
+    assert.deepEqual(readdirSync(sockets), [], `${flags} left its folder behind`);
   }
   rmSync(dir, { recursive: true, force: true });
 });

@@ -1,6 +1,7 @@
 // kill -9 in mid-stream: of a device process, of Redis, of the scheduler, of serve itself.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Serve, badLines, names } from './serve.mjs';
@@ -143,4 +144,17 @@ test('a killed serve: the next start on its data folder waits for what is left o
   await first.exited;
   await first.launch(); // at once: scheduler, worker and Redis of the one before are still ending
   assert.equal(await first.stop(), 0);
+});
+
+test('stopped processes end with the others, by themselves; the port file goes', async () => {
+  const first = await Serve.start({ args: (dir) => ['--port-file', join(dir, 'port')] });
+  const file = join(first.dir, 'port');
+  await first.waitFor((e) => e.event === 'child_started' && e.name === 'worker');
+  assert.equal(Number(readFileSync(file, 'utf8')), first.port);
+  for (const name of ['device', 'worker', 'scheduler', 'redis']) process.kill(first.pid(name), 'SIGSTOP');
+  first.process.kill('SIGTERM');
+  assert.equal((await first.exited).code, 0);
+  assert.deepEqual(first.lines.filter((l) => /event=(child|devices)_killed/.test(l)), []);
+  assert.ok(!existsSync(file));
+  await first.stop();
 });

@@ -19,14 +19,14 @@ export function parseLine(line) {
 }
 
 export class Serve {
-  /** models: NAME=DIR list; default: the three demo models, memory for one and a half. */
-  static async start({ models, flags = [] } = {}) {
+  /** models: NAME=DIR list, default: the three demo models; flags, and args(dir) for those that name its folder. */
+  static async start({ models, flags = [], args: more = () => [] } = {}) {
     const self = new Serve();
     self.dir = mkdtempSync(join(tmpdir(), 'briareus-test-'));
     models ??= names.map((n) => `${n}=${join(source, 'demo/models', n)}`);
     const args = ['serve', '--port', '0', '--data-dir', self.dir, '--run-dir', self.dir];
     for (const m of models) args.push('--model', m);
-    self.args = [...args, ...flags];
+    self.args = [...args, ...flags, ...more(self.dir)];
     await self.launch();
     return self;
   }
@@ -84,9 +84,10 @@ export class Serve {
 }
 
 /** Runs `briareus serve` that is expected to end by itself; resolves with its exit status and what it said. */
-export function refused(args) {
+export function refused(args, env = {}) {
   return new Promise((resolve) => {
-    const child = spawn(bin, ['serve', '--port', '0', ...args], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn(bin, ['serve', '--port', '0', ...args],
+      { stdio: ['ignore', 'ignore', 'pipe'], env: { ...process.env, ...env } });
     let said = '';
     child.stderr.setEncoding('utf8').on('data', (d) => { said += d; });
     child.on('close', (code) => resolve({ code, said }));

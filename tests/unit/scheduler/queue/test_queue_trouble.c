@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include "scheduler/queue/redis_script.h"
+#include "scheduler/queue/refusal.h"
 #include "tests/unit/scheduler/queue/queue_fixture.h"
 #include "tests/unit/scheduler/queue/redis_fixture.h"
 
@@ -323,6 +324,30 @@ static void test_full(void **state)
     assert_int_equal(do_accept(&g_loop, g_q, &specs[1], 1).rc, 0);
 }
 
+/* What a client hears must be so: each code as the queue gave it, held against what Redis has. */
+static void test_refusals_are_true(void **state)
+{
+    struct br_queue_redis_config with = config();
+    struct br_seq_spec spec = make_spec(1);
+    struct answer lost = {0};
+    (void)state;
+    with.timeout_ms = 300;
+    open_queue(with);
+    accept_one(2);
+    redis_do("CONFIG SET maxmemory 1");
+    assert_non_null(strstr(br_queue_refusal(do_accept(&g_loop, g_q, &spec, 1).rc), "was not stored"));
+    assert_non_null(strstr(br_queue_refusal(BR_ENOMEM), "--redis-memory"));
+    assert_int_equal(redis_do("EXISTS test:s:1"), 0);
+    redis_do("CONFIG SET maxmemory 0");
+    kill(g_redis.pid, SIGSTOP);
+    g_q->ops->accept(g_q, &spec, 1, on_accept, &lost);
+    WAIT_UNTIL(&g_loop, lost.calls == 1);
+    kill(g_redis.pid, SIGCONT);
+    WAIT_UNTIL(&g_loop, g_q->ops->healthy(g_q));
+    assert_int_equal(redis_do("EXISTS test:s:1"), 1); /* it had been sent */
+    assert_non_null(strstr(br_queue_refusal(lost.rc), "not known whether the request was stored"));
+}
+
 /* Neither the prompt nor the tokens of what has ended, and what is left for a while only. */
 static void test_finished_is_small_and_expires(void **state)
 {
@@ -445,6 +470,7 @@ int main(void)
         TEST(test_lease_script_repeated),
         TEST(test_read_only),
         TEST(test_full),
+        TEST(test_refusals_are_true),
         TEST(test_finished_is_small_and_expires),
         TEST(test_corrupt_entries),
         TEST(test_throughput),

@@ -45,6 +45,8 @@ static const struct row g_rows[] = {
     ROW(S, "group-commit", BR_OPT_SECONDS, scheduler.group_commit_s, "1ms", 0, 1, "TIME: tokens are stored together"),
     ROW(S, "keep-ended", BR_OPT_SECONDS, scheduler.keep_ended_s, "600s", 22, 30 * 86400,
         "TIME: how an ended sequence ended stays in Redis"),
+    ROW(S, "keep-tokens", BR_OPT_BOOL, scheduler.keep_tokens, NULL, 0, 0,
+        "prompt and tokens of an ended sequence stay as long: to look at"),
     ROW(S, "max-unfinished", BR_OPT_UINT, scheduler.max_unfinished, "4096", 1, 1 << 20,
         "N: accepted and not ended sequences; more get 429"),
     ROW(S, "max-devices", BR_OPT_UINT, scheduler.max_devices, "1024", 1, 65536, "N: of all workers"),

@@ -54,6 +54,7 @@ static int open_queue(struct daemon *d, struct br_err *err)
     struct br_queue_redis_config redis = {.prefix = c->redis_prefix,
                                           .group_commit_us = (uint32_t)(c->group_commit_s * 1e6),
                                           .finished_ttl_s = (uint32_t)c->keep_ended_s,
+                                          .keep_tokens = c->keep_tokens,
                                           .max_pending = 4 * c->max_unfinished + 1024,
                                           .timeout_ms = 10000};
     if (redis_address(c->redis, &redis, host, err))

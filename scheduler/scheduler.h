@@ -15,6 +15,7 @@ struct br_scheduler_config {
     char *chat_template;
     uint32_t max_model_len;
     double ttft_s, tbt_s, adopt_s, group_commit_s, keep_ended_s;
+    bool keep_tokens;
     uint32_t max_unfinished, max_devices, max_connections, max_choices;
     uint64_t max_head_bytes, max_body_bytes, max_out_bytes;
     double request_timeout_s, idle_timeout_s;

@@ -18,6 +18,7 @@ struct br_queue_redis_config {
     const char *prefix;       /* of every key; "briareus:" */
     uint32_t group_commit_us; /* appends are gathered this long before they are sent; 0: one loop turn */
     uint32_t finished_ttl_s;  /* how long a finished sequence's record (not its tokens) stays */
+    bool keep_tokens;         /* prompt and tokens stay as long as the record: to look at afterwards */
     uint32_t max_pending;     /* commands under way; more: BR_EBUSY at once */
     uint32_t timeout_ms;      /* of one command; then BR_EIO */
 };

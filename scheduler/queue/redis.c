@@ -148,6 +148,7 @@ static void append_args(struct redis_cmd *cmd, const struct br_queue_redis *q, u
     br_pipe_cmd_add_u64(&cmd->pipe, cmd->seq);
     br_pipe_cmd_add(&cmd->pipe, run.data, run.len);
     br_pipe_cmd_add(&cmd->pipe, error ? error : "", error ? strlen(error) : 0);
+    br_pipe_cmd_add_u64(&cmd->pipe, q->keep_tokens);
     br_buf_free(&run);
 }
 
@@ -163,7 +164,7 @@ static void redis_append(struct br_queue *base, uint64_t seq, uint64_t fence, ui
         return;
     }
     cmd = cmd_create(&done, seq, append_done);
-    br_pipe_cmd_script(&cmd->pipe, BR_SCRIPT_APPEND, 3, 8);
+    br_pipe_cmd_script(&cmd->pipe, BR_SCRIPT_APPEND, 3, 9);
     br_redis_add_key(&cmd->pipe, q, BR_KEY_SEQ, seq);
     br_redis_add_key(&cmd->pipe, q, BR_KEY_TOKENS, seq);
     br_redis_add_key(&cmd->pipe, q, BR_KEY_UNFINISHED, 0);
@@ -233,6 +234,7 @@ int br_queue_redis_create(uv_loop_t *loop, const struct br_queue_redis_config *c
     q->prefix = br_strdup(config->prefix ? config->prefix : "briareus:");
     q->max_pending = config->max_pending;
     q->finished_ttl_s = config->finished_ttl_s > least_ttl_s ? config->finished_ttl_s : least_ttl_s;
+    q->keep_tokens = config->keep_tokens;
     q->owner = br_rng_entropy();
     br_done_list_init(&q->later, loop);
     q->pipe = br_pipe_create(loop, config);

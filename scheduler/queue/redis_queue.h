@@ -11,6 +11,7 @@ struct br_queue_redis {
     struct br_done_list later;
     char *prefix; /* owned */
     uint32_t max_pending, finished_ttl_s;
+    bool keep_tokens;
     uint64_t owner, lease_calls; /* make a lease that is sent twice count once */
 };
 

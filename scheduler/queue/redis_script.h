@@ -7,7 +7,8 @@ enum br_script {
     BR_SCRIPT_ACCEPT,
     /* KEYS hash; ARGV owner, call -> 0, fence | ENOENT. The same owner's call is counted once. */
     BR_SCRIPT_LEASE,
-    /* KEYS hash, list, unfinished; ARGV fence, first, count, end, ttl_s, id, run, error
+    /* KEYS hash, list, unfinished; ARGV fence, first, count, end, ttl_s, id, run, error,
+     * keep (1: prompt and tokens outlive the end)
      * -> 0 | ENOENT (unknown or over) | ESTALE | EINVAL, stored count */
     BR_SCRIPT_APPEND,
     /* KEYS hash, list, unfinished; ARGV id -> 0, spec, fence, n, arrival_us, now_us, {run...} | ENOENT (over) |

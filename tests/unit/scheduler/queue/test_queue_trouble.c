@@ -370,6 +370,24 @@ static void test_finished_is_small_and_expires(void **state)
     assert_int_equal(redis_do("ZCARD test:unfinished"), 0);
 }
 
+static void test_finished_is_kept_whole_if_wanted(void **state)
+{
+    struct br_queue_redis_config with = config();
+    (void)state;
+    with.keep_tokens = true;
+    open_queue(with);
+    accept_one(1);
+    assert_int_equal(append(1, 0, 2, BR_END_NONE), 0);
+    assert_int_equal(append(1, 2, 3, BR_END_STOP), 0);
+    assert_int_equal(redis_do("LLEN test:t:1"), 2); /* both runs */
+    assert_int_equal(redis_do("HEXISTS test:s:1 spec"), 1);
+    assert_in_range(redis_do("TTL test:s:1"), 90, 100);
+    assert_in_range(redis_do("TTL test:t:1"), 90, 100);
+    assert_int_equal(redis_do("ZCARD test:unfinished"), 0);
+    assert_int_equal(append(1, 2, 3, BR_END_STOP), 0); /* sent again */
+    assert_int_equal(redis_do("LLEN test:t:1"), 2);
+}
+
 static void test_corrupt_entries(void **state)
 {
     struct found *found;
@@ -472,6 +490,7 @@ int main(void)
         TEST(test_full),
         TEST(test_refusals_are_true),
         TEST(test_finished_is_small_and_expires),
+        TEST(test_finished_is_kept_whole_if_wanted),
         TEST(test_corrupt_entries),
         TEST(test_throughput),
     };

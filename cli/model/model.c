@@ -7,37 +7,19 @@
 #include <unistd.h>
 
 #include "cli/model/commands.h"
+#include "cli/subcommand.h"
 
-static const struct {
-    const char *name, *help;
-    int (*run)(int argc, char **argv);
-} g_commands[] = {
+static const struct cli_subcommand g_commands[] = {
     {"inspect", "shape, parameters, memory, tokenizer and chat format of a folder", br_model_inspect},
     {"verify", "files, shapes, values; answers against a golden file", br_model_verify},
     {"synth", "write a random model of a given shape", br_model_synth},
     {"bench", "tokens per second by batch and context", br_model_bench},
 };
 
-static int usage(FILE *out)
-{
-    fprintf(out, "Usage: briareus model COMMAND DIR [OPTION...]\n\n");
-    for (size_t i = 0; i < sizeof g_commands / sizeof g_commands[0]; i++)
-        fprintf(out, "  %-8s %s\n", g_commands[i].name, g_commands[i].help);
-    fprintf(out, "\n`briareus model COMMAND --help` lists a command's options.\n");
-    return out == stdout ? 0 : 2;
-}
-
 int br_cli_model(int argc, char **argv)
 {
-    if (argc < 2)
-        return usage(stderr);
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0)
-        return usage(stdout);
-    for (size_t i = 0; i < sizeof g_commands / sizeof g_commands[0]; i++)
-        if (strcmp(argv[1], g_commands[i].name) == 0)
-            return g_commands[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "briareus model: unknown command '%s'\n", argv[1]);
-    return usage(stderr);
+    return cli_subcommand_run("model", "DIR [OPTION...]", g_commands, sizeof g_commands / sizeof g_commands[0], argc,
+                              argv);
 }
 
 int br_model_parse(const struct argp *argp, int argc, char **argv, void *input)

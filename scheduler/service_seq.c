@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scheduler/queue/refusal.h"
 #include "scheduler/service_impl.h"
 
 /* ---- towards core/fleet ---- */
@@ -236,7 +237,7 @@ static void accept_failed(struct accept_ctx *ctx, int rc)
             seqtab_remove(ctx->s->seqs, seq);
     }
     if (call)
-        br_gateway_refused(call, 503, 1, "the request could not be stored: the queue does not answer");
+        br_gateway_refused(call, 503, 1, br_queue_refusal(rc));
 }
 
 static void on_accepted(void *arg, int rc, int64_t arrival_us, uint64_t fence)

@@ -107,6 +107,7 @@ test('a full Redis: what was accepted goes on to its end, new requests get 503',
   redis('CONFIG', 'SET', 'maxmemory', '1');
   const { status, json } = await post('/v1/completions', JSON.stringify(good));
   assert.equal(status, 503, JSON.stringify(json));
+  assert.match(json.error.message, /was not stored.*full.*--redis-memory/);
   for (let part; !(part = await reader.read()).done;) heard += part.value;
   assert.match(heard, /"finish_reason": ?"length"/);
   assert.match(heard, /data: \[DONE\]/);

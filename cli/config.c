@@ -21,11 +21,14 @@ struct row {
             name, kind, offsetof(struct cli_config, field), fallback, min, max, help                                   \
         }                                                                                                              \
     }
+#define SIM_HOST_KV_BYTES (64ull << 30)
 enum { S = CLI_SCHEDULER | CLI_SERVE, W = CLI_WORKER | CLI_SERVE, ALL = CLI_SCHEDULER | CLI_WORKER | CLI_SERVE };
 
 /* Flags are named as in `vllm serve` where the meaning is the same. */
 static const struct row g_rows[] = {
     ROW(ALL, "model", BR_OPT_LIST, scheduler.models, NULL, 0, 0, "NAME=DIR: a model's folder; may be repeated"),
+    ROW(ALL, "models-from", BR_OPT_STRING, scheduler.models_from, NULL, 0, 0,
+        "FILE: models by their shape alone, for sim devices (docs/sim-devices.md)"),
     ROW(S, "host", BR_OPT_STRING, scheduler.host, "127.0.0.1", 0, 0, "HOST: where clients connect"),
     ROW(S, "port", BR_OPT_UINT, scheduler.port, "8000", 0, 65535, "PORT: the same; 0: any"),
     ROW(ALL, "scheduler-address", BR_OPT_STRING, scheduler.worker_address, NULL, 0, 0,
@@ -60,16 +63,19 @@ static const struct row g_rows[] = {
         "TIME: for a request to arrive whole"),
     ROW(S, "idle-timeout", BR_OPT_SECONDS, scheduler.idle_timeout_s, "75s", 0.1, 86400, "TIME: of an idle connection"),
     ROW(W, "node", BR_OPT_STRING, node, NULL, 0, 0, "NAME: of this machine [its host name]"),
-    ROW(W, "device", BR_OPT_STRING, device, "cpu", 0, 0, "KIND: cpu"),
+    ROW(W, "device", BR_OPT_STRING, device, "cpu", 0, 0,
+        "KIND: cpu, or sim:GPU (sim:h20): a GPU in all but its arithmetic"),
     ROW(W, "devices", BR_OPT_UINT, devices, "1", 1, 64, "N: device processes on this machine"),
+    ROW(W, "tensor-parallel-size", BR_OPT_UINT, tensor_parallel, "1", 1, 8, "N: sim: GPUs that a device stands for"),
+    ROW(W, "speed", BR_OPT_NUMBER, speed, "1", 0.01, 1000, "X: sim: how many times faster than the GPU it runs"),
     ROW(W, "threads", BR_OPT_UINT, threads, "1", 1, 256, "N: compute threads of each device"),
     ROW(W, "device-memory", BR_OPT_BYTES, device_memory, "0", 0, 0,
-        "BYTES: of each device; 0: all weights, at most half of this machine's memory"),
+        "BYTES: of each device; 0: all weights, at most half of this machine's memory; sim: .9 of the GPU's less 1 GB"),
     ROW(W, "kv-memory", BR_OPT_BYTES, kv_memory, "0", 0, 0, "BYTES: of these for KV; 0: the worker's default"),
     ROW(W, "host-kv-memory", BR_OPT_BYTES, host_kv_memory, "0", 0, 0,
         "BYTES: host memory for KV, for each device; 0: the worker's default"),
     ROW(W, "device-link", BR_OPT_BYTES, link_rate, "0", 0, 0,
-        "BYTES: a second, host to device and back; 0: as fast as it goes"),
+        "BYTES: a second, host to device and back; 0: as fast as it goes; sim: as the GPU's"),
     ROW(W, "dtype", BR_OPT_STRING, dtype, "auto", 0, 0, "TYPE: auto, bfloat16 or float32"),
     ROW(W, "prefill-chunk", BR_OPT_UINT, prefill_chunk, "256", 1, 8192, "TOKENS: of one prompt in one step"),
     ROW(W, "max-num-seqs", BR_OPT_UINT, max_batch, "64", 1, 256, "N: sequences in one step"),
@@ -136,25 +142,66 @@ static int parse_dtype(const char *text, enum br_numeric *out, struct br_err *er
     return br_err_set(err, BR_EINVAL, "dtype: '%s' is none of auto, bfloat16, float32", text);
 }
 
-static int worker_models(const struct br_option_list *list, struct br_worker_model **out, struct br_err *err)
+/* A sim device takes a folder's shape only. */
+static int folder_model(const char *arg, bool sim, struct br_worker_model *m, struct br_err *err)
 {
+    char name[BR_MAX_MODEL_NAME];
+    struct br_model_entry *outline;
+    if (br_model_arg_split(arg, name, &m->dir, err))
+        return err->code;
+    m->name = br_strdup(name);
+    if (!sim)
+        return 0;
+    m->outline = outline = br_calloc(1, sizeof *outline);
+    return br_model_entry_of_dir(name, m->dir, outline, err);
+}
+
+/* The entries of the file become the models'. */
+static int file_models(const char *path, struct br_worker_model **models, uint32_t *n, struct br_err *err)
+{
+    struct br_model_list list;
+    if (br_model_list_read(path, &list, err))
+        return err->code;
+    *models = br_realloc(*models, (*n + list.n) * sizeof **models);
+    for (uint32_t i = 0; i < list.n; i++) {
+        struct br_model_entry *outline = br_malloc(sizeof *outline);
+        *outline = list.entries[i];
+        (*models)[(*n)++] = (struct br_worker_model){.name = br_strdup(outline->name), .outline = outline};
+    }
+    free(list.entries);
+    return 0;
+}
+
+static int worker_models(const struct cli_config *c, bool sim, struct br_worker_model **out, uint32_t *n_out,
+                         struct br_err *err)
+{
+    const struct br_option_list *list = &c->scheduler.models;
     struct br_worker_model *models = br_calloc(list->n + 1, sizeof *models);
-    for (uint32_t i = 0; i < list->n; i++) {
-        char name[BR_MAX_MODEL_NAME];
-        if (br_model_arg_split(list->items[i], name, &models[i].dir, err)) {
-            cli_worker_models_free(models, i);
-            return err->code;
-        }
-        models[i].name = br_strdup(name);
+    uint32_t n = 0;
+    int rc = 0;
+    while (rc == 0 && n < list->n) {
+        rc = folder_model(list->items[n], sim, &models[n], err);
+        n++;
+    }
+    if (rc == 0 && c->scheduler.models_from)
+        rc = file_models(c->scheduler.models_from, &models, &n, err);
+    if (rc) {
+        cli_worker_models_free(models, n);
+        return rc;
     }
     *out = models;
+    *n_out = n;
     return 0;
 }
 
 void cli_worker_models_free(struct br_worker_model *models, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         free((char *)models[i].name);
+        if (models[i].outline)
+            free(models[i].outline->tokenizer);
+        free((void *)models[i].outline);
+    }
     free(models);
 }
 
@@ -167,12 +214,13 @@ static void set_if(uint64_t *out, uint64_t value)
 int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, struct br_worker_model **models,
                       struct br_err *err)
 {
+    bool sim = strcmp(c->device, "cpu") != 0;
     br_worker_config_init(out);
-    if (c->scheduler.models.n == 0)
+    if (c->scheduler.models.n == 0 && !c->scheduler.models_from)
         return br_err_set(err, BR_EINVAL, "no model given: --model NAME=DIR, once for each");
     if (!c->scheduler.worker_address)
         return br_err_set(err, BR_EINVAL, "--scheduler-address is needed: unix:/path or tcp:host:port");
-    if (parse_dtype(c->dtype, &out->numeric, err) || worker_models(&c->scheduler.models, models, err))
+    if (parse_dtype(c->dtype, &out->numeric, err) || worker_models(c, sim, models, &out->n_models, err))
         return err->code;
     out->node = c->node;
     out->scheduler = c->scheduler.worker_address;
@@ -180,11 +228,16 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
     out->cache_dir = c->cache_dir;
     out->keep_cache = c->keep_cache;
     out->models = *models;
-    out->n_models = c->scheduler.models.n;
     out->device_kind = c->device;
     out->devices = c->devices;
     out->threads = c->threads;
     out->dedicated = c->dedicated;
+    out->tensor_parallel = c->tensor_parallel;
+    out->speed = c->speed;
+    if (sim) { /* chosen from the models; nothing of it is taken from this machine */
+        out->kv_bytes = 0;
+        out->host_kv_bytes = SIM_HOST_KV_BYTES;
+    }
     set_if(&out->memory_bytes, c->device_memory);
     set_if(&out->kv_bytes, c->kv_memory);
     set_if(&out->host_kv_bytes, c->host_kv_memory);

@@ -14,7 +14,8 @@ struct cli_config {
     bool keep_cache, dedicated, switch_every_step;
     uint32_t devices, threads, prefill_chunk, max_batch, max_seqs;
     uint64_t device_memory, kv_memory, host_kv_memory, link_rate;
-    double quota_max_s;
+    uint32_t tensor_parallel;
+    double quota_max_s, speed;
     /* serve */
     char *data_dir, *run_dir, *redis_server, *port_file;
     uint64_t redis_memory;

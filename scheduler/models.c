@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cost/shape.h"
+#include "text/byte_tokenizer.h"
 
 struct model {
     struct br_gateway_model view;
@@ -81,12 +82,9 @@ static int load_folder(struct model *m, const char *dir, const struct br_models_
     return 0;
 }
 
-static int add_model(struct br_models *models, const char *arg, const struct br_models_config *c, struct br_err *err)
+/* Takes the entry whose name is filled in. */
+static int list_model(struct br_models *models, struct model *m, const struct br_models_config *c, struct br_err *err)
 {
-    struct model *m = &models->list[models->n];
-    const char *dir;
-    if (br_model_arg_split(arg, m->name, &dir, err))
-        return err->code;
     if (br_models_index(models, m->name) >= 0)
         return br_err_set(err, BR_EINVAL, "model: '%s' is named twice", m->name);
     models->n++;
@@ -94,25 +92,76 @@ static int add_model(struct br_models *models, const char *arg, const struct br_
     m->view.created_s = br_wall_ns() / BR_NS_PER_S;
     m->view.ttft_s = c->ttft_s;
     m->view.tbt_s = c->tbt_s;
-    if (load_folder(m, dir, c, err)) {
-        snprintf(m->folder_trouble, sizeof m->folder_trouble, "%s", err->msg);
-        br_log(BR_ERROR, "model_unusable", "model=%s dir=%s why=%s", m->name, dir, BR_Q(err->msg));
+    return 0;
+}
+
+static void model_unusable(struct model *m, const char *dir, const struct br_err *err)
+{
+    snprintf(m->folder_trouble, sizeof m->folder_trouble, "%s", err->msg);
+    br_log(BR_ERROR, "model_unusable", "model=%s dir=%s why=%s", m->name, dir, BR_Q(err->msg));
+}
+
+static int add_model(struct br_models *models, const char *arg, const struct br_models_config *c, struct br_err *err)
+{
+    struct model *m = &models->list[models->n];
+    const char *dir;
+    if (br_model_arg_split(arg, m->name, &dir, err) || list_model(models, m, c, err))
+        return err->code;
+    if (load_folder(m, dir, c, err))
+        model_unusable(m, dir, err);
+    return 0;
+}
+
+/* The chat format of a model without a folder of its own. */
+static int outline_chat(struct model *m, const struct br_models_config *c, struct br_err *err)
+{
+    m->view.has_chat = true;
+    return br_chat_detect(NULL, c->chat_template ? c->chat_template : "chatml", &m->view.chat, err);
+}
+
+static int add_outline(struct br_models *models, const struct br_model_entry *entry, const struct br_models_config *c,
+                       struct br_err *err)
+{
+    struct model *m = &models->list[models->n];
+    int rc;
+    snprintf(m->name, sizeof m->name, "%s", entry->name);
+    if (list_model(models, m, c, err))
+        return err->code;
+    if (entry->ttft_s > 0)
+        m->view.ttft_s = entry->ttft_s;
+    if (entry->tbt_s > 0)
+        m->view.tbt_s = entry->tbt_s;
+    m->view.max_context = entry->context;
+    if (c->max_model_len && c->max_model_len < m->view.max_context)
+        m->view.max_context = c->max_model_len;
+    rc = entry->tokenizer ? br_tokenizer_load(entry->tokenizer, &m->tokenizer, err)
+                          : br_byte_tokenizer_create(&m->tokenizer, err);
+    if (rc || outline_chat(m, c, err)) {
+        model_unusable(m, "-", err);
+        return 0;
     }
+    m->view.tokenizer = m->tokenizer;
+    m->view.vocab = (uint32_t)br_tokenizer_vocab_size(m->tokenizer);
     return 0;
 }
 
 int br_models_create(const struct br_models_config *config, struct br_models **out, struct br_err *err)
 {
     struct br_models *models;
-    if (config->models->n == 0)
+    uint32_t n = config->models->n, outlines = config->outlines ? config->outlines->n : 0;
+    int rc = 0;
+    if (n + outlines == 0)
         return br_err_set(err, BR_EINVAL, "no model given: --model NAME=DIR, once for each");
     models = br_calloc(1, sizeof *models);
-    models->list = br_calloc(config->models->n, sizeof *models->list);
-    for (uint32_t i = 0; i < config->models->n; i++)
-        if (add_model(models, config->models->items[i], config, err)) {
-            br_models_destroy(models);
-            return err->code;
-        }
+    models->list = br_calloc(n + outlines, sizeof *models->list);
+    for (uint32_t i = 0; rc == 0 && i < n; i++)
+        rc = add_model(models, config->models->items[i], config, err);
+    for (uint32_t i = 0; rc == 0 && i < outlines; i++)
+        rc = add_outline(models, &config->outlines->entries[i], config, err);
+    if (rc) {
+        br_models_destroy(models);
+        return rc;
+    }
     *out = models;
     return 0;
 }

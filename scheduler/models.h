@@ -5,14 +5,16 @@
 #define BRIAREUS_SCHEDULER_MODELS_H
 
 #include "base/options.h"
+#include "cost/model_list.h"
 #include "scheduler/gateway/gateway.h"
 
 struct br_models;
 
 struct br_models_config {
-    const struct br_option_list *models; /* NAME=DIR each */
-    const char *chat_template;           /* by name, for models whose own is not known; NULL: none */
-    uint32_t max_model_len;              /* 0: each model's own */
+    const struct br_option_list *models;  /* NAME=DIR each */
+    const struct br_model_list *outlines; /* models without a folder, beside those; NULL: none */
+    const char *chat_template;            /* by name, for models whose own is not known; NULL: none */
+    uint32_t max_model_len;               /* 0: each model's own */
     double ttft_s, tbt_s;
 };
 

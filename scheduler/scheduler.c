@@ -179,14 +179,20 @@ static void daemon_handles(struct daemon *d)
 static int daemon_open(struct daemon *d, struct br_err *err)
 {
     const struct br_scheduler_config *c = d->config;
+    struct br_model_list outlines = {0};
     struct br_models_config models = {.models = &c->models,
+                                      .outlines = &outlines,
                                       .chat_template = c->chat_template,
                                       .max_model_len = c->max_model_len,
                                       .ttft_s = c->ttft_s,
                                       .tbt_s = c->tbt_s};
     struct br_service_config service = {
         .max_unfinished = c->max_unfinished, .max_devices = c->max_devices, .adopt_s = c->adopt_s};
-    if (br_models_create(&models, &d->models, err) || open_queue(d, err))
+    int rc = c->models_from ? br_model_list_read(c->models_from, &outlines, err) : 0;
+    if (rc == 0)
+        rc = br_models_create(&models, &d->models, err);
+    br_model_list_free(&outlines);
+    if (rc || open_queue(d, err))
         return err->code;
     return br_service_create(&d->loop, &service, d->queue, d->models, &d->service, err);
 }

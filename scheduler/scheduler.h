@@ -6,6 +6,7 @@
 
 struct br_scheduler_config {
     struct br_option_list models; /* NAME=DIR */
+    char *models_from;            /* file of models without a folder (cost/model_list.h); NULL: none */
     char *host;
     uint32_t port;        /* 0: any */
     char *worker_address; /* "unix:/path" or "tcp:host:port": where workers connect */

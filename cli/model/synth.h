@@ -3,9 +3,10 @@
 #define BRIAREUS_CLI_MODEL_SYNTH_H
 
 #include "cost/shape.h"
+#include "text/byte_tokenizer.h"
 
 /* 256 byte tokens, then <|endoftext|>, <|im_start|>, <|im_end|>. */
-enum { BR_SYNTH_BOS = 256, BR_SYNTH_EOS = 258, BR_SYNTH_MIN_VOCAB = 259 };
+enum { BR_SYNTH_BOS = BR_BYTE_ENDOFTEXT, BR_SYNTH_EOS = BR_BYTE_IM_END, BR_SYNTH_MIN_VOCAB = BR_BYTE_VOCAB };
 
 /* Writes tokenizer.json and tokenizer_config.json (ChatML). */
 int br_synth_tokenizer(const char *dir, struct br_err *err);

@@ -17,6 +17,7 @@
 #ifndef BRIAREUS_WORKER_DEVICE_KERNELS_H
 #define BRIAREUS_WORKER_DEVICE_KERNELS_H
 
+#include "cost/cost.h"
 #include "worker/device/device.h"
 
 enum { BR_ATTENTION_SEGMENT = 256, BR_MAX_HEAD_DIM = 512, BR_MAX_GROUP = 64 };
@@ -119,6 +120,10 @@ struct br_kernels {
     void (*linear)(struct br_stream *stream, const struct br_linear_op *op);
     void (*rope)(struct br_stream *stream, const struct br_rope_op *op);
     void (*attention)(struct br_stream *stream, const struct br_attention_op *op);
+    /* Of a device that does not compute (there upload does nothing and embed to attention are NULL; elsewhere these two
+     * are): what a model costs on it, and a stretch of `seconds` on a stream, in the time of cost. */
+    int (*cost)(const struct br_device *dev, const struct br_footprint *model, struct br_cost *out, struct br_err *err);
+    void (*delay)(struct br_stream *stream, double seconds);
 };
 
 #endif

@@ -131,6 +131,10 @@ int br_engine_step(struct br_engine *engine, struct br_engine_model *model, stru
 {
     if (engine_step_check(model, items, n_items, err))
         return err->code;
+    if (model->layout.outline) {
+        engine_outline_step(engine, model, stream, items, n_items);
+        return 0;
+    }
     struct pass p = {.model = model, .shape = &model->layout.shape, .stream = stream};
     p.ops = engine->dev->ops;
     p.kernels = engine->dev->kernels;

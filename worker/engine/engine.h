@@ -2,7 +2,10 @@
  * device address of every KV block. One forward function that reads like the model.
  *
  * Exact mode, always on here: the logits at a position are bitwise a function of weights, ids up to it and the device's
- * numeric profile; never of batch mates, chunking, block placement or threads. */
+ * numeric profile; never of batch mates, chunking, block placement or threads.
+ *
+ * A model without weights (layout.outline) runs on a device that does not compute: its steps take the time that cost/
+ * says, layer i behind the event of layer i, and its logits are a function of model, position and the token there. */
 #ifndef BRIAREUS_WORKER_ENGINE_ENGINE_H
 #define BRIAREUS_WORKER_ENGINE_ENGINE_H
 
@@ -33,6 +36,9 @@ void br_engine_model_destroy(struct br_engine_model *model);
  * The compute stream waits for the event in front of the first kernel that reads the unit, so a step may be started
  * while later layers are still on their way. Not to be called for a unit that a step in flight reads. */
 void br_engine_model_place(struct br_engine_model *model, uint32_t unit, br_devptr at, struct br_event *ready);
+
+/* What a model without weights costs here; NULL for others. */
+const struct br_cost *br_engine_model_cost(const struct br_engine_model *model);
 
 struct br_step_item {
     const int32_t *ids; /* [n_ids] tokens to run: a chunk of prompt, or one token */

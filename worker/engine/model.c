@@ -99,6 +99,10 @@ static int model_init(struct br_engine_model *model, struct br_err *err)
 int br_engine_model_create(struct br_engine *engine, const struct br_model_layout *layout, struct br_engine_model **out,
                            struct br_err *err)
 {
+    if (layout->outline)
+        return engine_outline_create(engine, layout, out, err);
+    if (engine->dev->ops->timed)
+        return br_err_set(err, BR_ENOTSUP, "a %s device takes models by their shape only", engine->dev->ops->kind);
     if (shape_check(layout, err))
         return err->code;
     struct br_engine_model *model = br_calloc(1, sizeof *model);
@@ -117,7 +121,10 @@ int br_engine_model_create(struct br_engine *engine, const struct br_model_layou
 void br_engine_model_destroy(struct br_engine_model *model)
 {
     struct br_device *dev = model->engine->dev;
-    dev->kernels->scratch_free(dev, model->cos_sin, model->cos_sin_bytes);
+    if (model->cos_sin_bytes)
+        dev->kernels->scratch_free(dev, model->cos_sin, model->cos_sin_bytes);
+    if (model->engine->last_outline == model)
+        model->engine->last_outline = NULL;
     free(model->unit);
     free(model);
 }

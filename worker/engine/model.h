@@ -28,6 +28,7 @@ struct br_engine {
     br_devptr batch; /* the stage's twin on the device */
     struct engine_scratch scratch[ENGINE_MAX_SCRATCH];
     uint32_t n_scratch;
+    const struct br_engine_model *last_outline; /* whose step was the last one; NULL: none yet */
 };
 
 struct engine_unit {
@@ -54,6 +55,7 @@ struct br_engine_model {
     uint32_t context; /* positions it can run: limits.max_context and what its rotary embedding reaches */
     br_devptr cos_sin;
     uint64_t cos_sin_bytes;
+    struct br_cost cost; /* of a model without weights */
 };
 
 /* A step as the forward pass needs it. */
@@ -70,6 +72,13 @@ int engine_step_check(const struct br_engine_model *model, const struct br_step_
 /* Lays the rows out and enqueues their upload. */
 void engine_step_stage(struct br_engine *engine, struct br_stream *stream, const struct br_step_item *items,
                        uint32_t n_items, struct engine_step *out);
+
+/* outline.c: models without weights, on a device that does not compute. */
+int engine_outline_create(struct br_engine *engine, const struct br_model_layout *layout, struct br_engine_model **out,
+                          struct br_err *err);
+/* Takes a step's time behind the weights it needs; fills logits in at once. */
+void engine_outline_step(struct br_engine *engine, const struct br_engine_model *model, struct br_stream *stream,
+                         const struct br_step_item *items, uint32_t n_items);
 
 /* rope.c: positions the embedding is defined for, and [positions][2][head_dim/2] cosines and sines. */
 uint64_t engine_rope_positions(const struct br_model_shape *shape);

@@ -172,7 +172,7 @@ static void on_connected(void *ctx)
     hello.kind = (char *)dev->ops->kind;
     hello.numeric_profile = (char *)dev->numeric_profile;
     hello.memory_bytes = c->memory_bytes;
-    hello.link_bytes_per_s = c->link_bytes_per_s;
+    hello.link_bytes_per_s = dev->config.link_bytes_per_s;
     hello.incarnation = a->incarnation;
     a->welcomed = false;
     hello_send(a, &hello);
@@ -370,6 +370,9 @@ static void turn_config(const struct node_plan *plan, struct br_turn_config *out
 {
     const struct br_worker_config *c = &plan->config;
     br_turn_config_init(out);
+    out->device.kind = c->device_kind;
+    out->device.tensor_parallel = c->tensor_parallel;
+    out->device.speed = c->speed;
     out->device.memory_bytes = c->memory_bytes;
     out->device.threads = c->threads;
     out->device.link_bytes_per_s = c->link_bytes_per_s;

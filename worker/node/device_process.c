@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "worker/node/agent.h"
+#include "worker/node/outline.h"
 
 struct device_process {
     uv_loop_t loop;
@@ -30,6 +31,26 @@ static struct br_tokenizer *tokenizer_of(const struct br_worker_model *model)
     return NULL;
 }
 
+static void model_fail(struct device_process *d, uint32_t i, const struct br_err *err)
+{
+    snprintf(d->errors[i], sizeof d->errors[i], "%s", err->msg);
+    d->models[i].error = d->errors[i];
+    br_log(BR_ERROR, "model_failed", "model=%s why=%s", d->plan.config.models[i].name, BR_Q(err->msg));
+}
+
+/* A model without weights; its answers are made of what its tokenizer prints. */
+static void outline_open(struct device_process *d, uint32_t i)
+{
+    const struct br_model_entry *entry = d->plan.config.models[i].outline;
+    struct br_err err;
+    if (node_outline_image(entry, d->plan.config.tensor_parallel, &d->images[i], &d->tokenizers[i], &err)) {
+        model_fail(d, i, &err);
+        return;
+    }
+    d->models[i].image = d->images[i];
+    d->models[i].tokenizer = d->tokenizers[i];
+}
+
 static void model_open(struct device_process *d, uint32_t i)
 {
     const struct br_worker_model *model = &d->plan.config.models[i];
@@ -37,12 +58,12 @@ static void model_open(struct device_process *d, uint32_t i)
     struct br_err err;
     d->models[i].name = model->name;
     d->models[i].error = image->error;
+    if (model->outline && !image->error)
+        outline_open(d, i);
     if (!image->path)
         return;
     if (br_weight_image_attach(image->path, &d->images[i], &err)) {
-        snprintf(d->errors[i], sizeof d->errors[i], "%s", err.msg);
-        d->models[i].error = d->errors[i];
-        br_log(BR_ERROR, "model_failed", "model=%s why=%s", model->name, BR_Q(err.msg));
+        model_fail(d, i, &err);
         return;
     }
     d->models[i].image = d->images[i];

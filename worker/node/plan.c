@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "worker/node/outline.h"
 
 enum { PLAN_MAX_BYTES = 16 << 20 };
 
@@ -18,9 +19,10 @@ static json_t *models_pack(const struct node_plan *plan)
     for (uint32_t i = 0; i < plan->config.n_models; i++) {
         if (plan->config.dedicated && i % plan->config.devices != plan->device)
             continue;
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s*, s:s*}", "name", plan->config.models[i].name, "dir",
-                                              plan->config.models[i].dir, "image", plan->images[i].path, "error",
-                                              plan->images[i].error));
+        const struct br_worker_model *m = &plan->config.models[i];
+        json_array_append_new(list, json_pack("{s:s, s:s*, s:o*, s:s*, s:s*}", "name", m->name, "dir", m->dir,
+                                              "outline", m->outline ? node_outline_pack(m->outline) : NULL, "image",
+                                              plan->images[i].path, "error", plan->images[i].error));
     }
     return list;
 }
@@ -28,16 +30,17 @@ static json_t *models_pack(const struct node_plan *plan)
 static json_t *plan_pack(const struct node_plan *plan)
 {
     const struct br_worker_config *c = &plan->config;
-    return json_pack(
-        "{s:I, s:I, s:s, s:s, s:s*, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, s:f, "
-        "s:b, s:i}",
-        "device", (json_int_t)plan->device, "parent", (json_int_t)plan->parent, "node", c->node, "scheduler",
-        c->scheduler, "token", c->token, "models", models_pack(plan), "device_kind", c->device_kind, "memory_bytes",
-        (json_int_t)c->memory_bytes, "kv_bytes", (json_int_t)c->kv_bytes, "host_kv_bytes", (json_int_t)c->host_kv_bytes,
-        "link_bytes_per_s", (json_int_t)c->link_bytes_per_s, "threads", (json_int_t)c->threads, "numeric",
-        (int)c->numeric, "prefill_chunk", (json_int_t)c->prefill_chunk, "max_batch", (json_int_t)c->max_batch,
-        "max_context", (json_int_t)c->max_context, "max_seqs", (json_int_t)c->max_seqs, "policy", c->policy,
-        "quota_max_s", c->quota_max_s, "switch_every_step", c->switch_every_step, "log_level", (int)c->log_level);
+    return json_pack("{s:I, s:I, s:s, s:s, s:s*, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, s:f, "
+                     "s:b, s:i, s:I, s:f}",
+                     "device", (json_int_t)plan->device, "parent", (json_int_t)plan->parent, "node", c->node,
+                     "scheduler", c->scheduler, "token", c->token, "models", models_pack(plan), "device_kind",
+                     c->device_kind, "memory_bytes", (json_int_t)c->memory_bytes, "kv_bytes", (json_int_t)c->kv_bytes,
+                     "host_kv_bytes", (json_int_t)c->host_kv_bytes, "link_bytes_per_s", (json_int_t)c->link_bytes_per_s,
+                     "threads", (json_int_t)c->threads, "numeric", (int)c->numeric, "prefill_chunk",
+                     (json_int_t)c->prefill_chunk, "max_batch", (json_int_t)c->max_batch, "max_context",
+                     (json_int_t)c->max_context, "max_seqs", (json_int_t)c->max_seqs, "policy", c->policy,
+                     "quota_max_s", c->quota_max_s, "switch_every_step", c->switch_every_step, "log_level",
+                     (int)c->log_level, "tensor_parallel", (json_int_t)c->tensor_parallel, "speed", c->speed);
 }
 
 static int write_all(int fd, const char *text, size_t len)
@@ -78,18 +81,24 @@ static int models_unpack(json_t *list, struct node_plan *p, struct br_err *err)
     uint32_t n = (uint32_t)json_array_size(list);
     struct br_worker_model *models = br_calloc(n + 1, sizeof *models);
     p->images = br_calloc(n + 1, sizeof *p->images);
+    p->outlines = br_calloc(n + 1, sizeof *p->outlines);
     p->config.models = models;
     p->config.n_models = n;
-    for (uint32_t i = 0; i < n; i++)
-        if (json_unpack(json_array_get(list, i), "{s:s, s:s, s?s, s?s}", "name", &models[i].name, "dir", &models[i].dir,
-                        "image", &p->images[i].path, "error", &p->images[i].error))
+    for (uint32_t i = 0; i < n; i++) {
+        json_t *outline = NULL;
+        if (json_unpack(json_array_get(list, i), "{s:s, s?s, s?o, s?s, s?s}", "name", &models[i].name, "dir",
+                        &models[i].dir, "outline", &outline, "image", &p->images[i].path, "error",
+                        &p->images[i].error) ||
+            (outline && node_outline_unpack(outline, models[i].name, &p->outlines[i])))
             return br_err_set(err, BR_ECORRUPT, "model %u of the supervisor's plan is damaged", i);
+        models[i].outline = outline ? &p->outlines[i] : NULL;
+    }
     return 0;
 }
 
 /* Integers come out of JSON as json_int_t: all of them pass through this struct. */
 struct plan_ints {
-    json_int_t device, parent, memory, kv, host_kv, link, threads, chunk, batch, context, seqs;
+    json_int_t device, parent, memory, kv, host_kv, link, threads, chunk, batch, context, seqs, tensor_parallel;
     int numeric, every_step, level;
 };
 
@@ -107,6 +116,7 @@ static void plan_take(struct node_plan *p, const struct plan_ints *v)
     c->max_batch = (uint32_t)v->batch;
     c->max_context = (uint32_t)v->context;
     c->max_seqs = (uint32_t)v->seqs;
+    c->tensor_parallel = (uint32_t)v->tensor_parallel;
     c->numeric = (enum br_numeric)v->numeric;
     c->switch_every_step = v->every_step;
     c->log_level = (enum br_log_level)v->level;
@@ -120,13 +130,14 @@ static int plan_unpack(json_t *json, struct node_plan *p, struct br_err *err)
     json_error_t why;
     if (json_unpack_ex(json, &why, 0,
                        "{s:I, s:I, s:s, s:s, s?s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, "
-                       "s:F, s:b, s:i}",
+                       "s:F, s:b, s:i, s:I, s:F}",
                        "device", &v.device, "parent", &v.parent, "node", &c->node, "scheduler", &c->scheduler, "token",
                        &c->token, "models", &models, "device_kind", &c->device_kind, "memory_bytes", &v.memory,
                        "kv_bytes", &v.kv, "host_kv_bytes", &v.host_kv, "link_bytes_per_s", &v.link, "threads",
                        &v.threads, "numeric", &v.numeric, "prefill_chunk", &v.chunk, "max_batch", &v.batch,
                        "max_context", &v.context, "max_seqs", &v.seqs, "policy", &c->policy, "quota_max_s",
-                       &c->quota_max_s, "switch_every_step", &v.every_step, "log_level", &v.level))
+                       &c->quota_max_s, "switch_every_step", &v.every_step, "log_level", &v.level, "tensor_parallel",
+                       &v.tensor_parallel, "speed", &c->speed))
         return br_err_set(err, BR_ECORRUPT, "the supervisor's plan is damaged: %s", why.text);
     plan_take(p, &v);
     return models_unpack(models, p, err);
@@ -156,6 +167,7 @@ void node_plan_free(struct node_plan *plan)
 {
     free((void *)plan->config.models);
     free(plan->images);
+    free(plan->outlines);
     json_decref(plan->json);
     *plan = (struct node_plan){0};
 }

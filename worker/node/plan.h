@@ -12,10 +12,11 @@ struct node_image {
 
 struct node_plan {
     struct br_worker_config config;
-    struct node_image *images; /* [config.n_models] */
-    uint32_t device;           /* index of this device process */
-    int64_t parent;            /* the supervisor's process id */
-    void *json;                /* what strings of a plan that was read belong to */
+    struct node_image *images;       /* [config.n_models] */
+    struct br_model_entry *outlines; /* [config.n_models], of a plan that was read: what its models point to */
+    uint32_t device;                 /* index of this device process */
+    int64_t parent;                  /* the supervisor's process id */
+    void *json;                      /* what strings of a plan that was read belong to */
 };
 
 /* A memory file with the plan, to be inherited; the caller closes it. */

@@ -13,6 +13,7 @@
 #include "scheduler/core/policy.h"
 #include "worker/node/cache.h"
 #include "worker/node/limits.h"
+#include "worker/node/outline.h"
 
 enum { REFUSAL_MS = 20000, REFUSALS_MAX = 5, STOP_MS = 2000 };
 
@@ -203,6 +204,8 @@ void br_worker_config_init(struct br_worker_config *config)
         .kv_bytes = 512ull << 20,
         .host_kv_bytes = 1ull << 30,
         .threads = 1,
+        .tensor_parallel = 1,
+        .speed = 1,
         .prefill_chunk = 256,
         .max_batch = 32,
         .max_context = 32768,
@@ -229,8 +232,6 @@ int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
     if (!address_known(c->scheduler))
         return br_err_set(err, BR_EINVAL, "scheduler-address: '%s' is neither unix:/path nor tcp:host:port",
                           c->scheduler);
-    if (strcmp(c->device_kind, "cpu") != 0)
-        return br_err_set(err, BR_EINVAL, "device: '%s' is not built in; there is: cpu", c->device_kind);
     if (!dev_policy_find(c->policy, &policies))
         return br_err_set(err, BR_EINVAL, "policy: '%s' is not known; there is: %s", c->policy, policies);
     if (c->devices == 0 || c->devices > 64)
@@ -243,7 +244,7 @@ int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
         for (uint32_t k = 0; k < i; k++)
             if (strcmp(c->models[i].name, c->models[k].name) == 0)
                 return br_err_set(err, BR_EINVAL, "two models are called %s", c->models[i].name);
-    return 0;
+    return node_outlines_check(c, err);
 }
 
 static uint64_t half_of_memory(void)
@@ -269,13 +270,28 @@ static void images_free(struct node_image *images, uint32_t n)
     free(images);
 }
 
-static void supervisor_run(struct supervisor *s)
+static int supervisor_run(struct supervisor *s, struct br_err *err)
 {
     supervisor_init(s);
     for (uint32_t i = 0; i < s->plan.config.devices; i++)
         child_start(&s->children[i]);
     uv_run(&s->loop, UV_RUN_DEFAULT);
     supervisor_release(s);
+    if (!s->hopeless)
+        return 0;
+    return br_err_set(err, BR_EINVAL, "a device's process does not start with this configuration: its log says why");
+}
+
+/* Simulated devices: no weights, so no cache. */
+static int outlines_run(struct supervisor *s, struct br_err *err)
+{
+    uint32_t n = s->plan.config.n_models;
+    int rc;
+    s->plan.images = br_calloc(n, sizeof *s->plan.images);
+    node_outlines_settle(&s->plan.config, s->plan.images);
+    rc = supervisor_run(s, err);
+    images_free(s->plan.images, n);
+    return rc;
 }
 
 int br_worker_run(const struct br_worker_config *config, struct br_err *err)
@@ -284,6 +300,8 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
     struct node_cache cache;
     uint64_t bytes;
     int rc = br_worker_config_check(config, err);
+    if (rc == 0 && strcmp(config->device_kind, "cpu") != 0)
+        return outlines_run(&s, err);
     if (rc == 0)
         rc = node_cache_open(&cache, config, err);
     if (rc)
@@ -294,10 +312,7 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
                         config->models[0].name, s.plan.images[0].error);
     else {
         memory_choose(&s.plan.config, bytes);
-        supervisor_run(&s);
-        if (s.hopeless)
-            rc = br_err_set(err, BR_EINVAL,
-                            "a device's process does not start with this configuration: its log says why");
+        rc = supervisor_run(&s, err);
     }
     images_free(s.plan.images, config->n_models);
     node_cache_close(&cache, config->keep_cache);

@@ -5,11 +5,12 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "cost/shape.h"
+#include "cost/model_list.h"
 
 struct br_worker_model {
-    const char *name; /* as requests call it */
-    const char *dir;  /* Hugging Face folder */
+    const char *name;                     /* as requests call it */
+    const char *dir;                      /* Hugging Face folder; NULL with an outline */
+    const struct br_model_entry *outline; /* sim: sizes in the place of weights; NULL: weights in dir */
 };
 
 struct br_worker_config {
@@ -22,12 +23,15 @@ struct br_worker_config {
     const struct br_worker_model *models;
     uint32_t n_models;
 
-    const char *device_kind; /* "cpu" */
+    const char *device_kind; /* "cpu"; "sim:GPU": every model needs an outline */
     uint32_t devices;
-    uint64_t memory_bytes;     /* of each device; 0: all weights, but at most half of this machine's memory, and KV */
-    uint64_t kv_bytes;         /* of these, for KV */
-    uint64_t host_kv_bytes;    /* host memory for KV, for each device */
-    uint64_t link_bytes_per_s; /* host<->device; 0: as fast as it goes */
+    uint64_t memory_bytes;  /* of each device; 0: all weights, but at most half of this machine's memory, and KV; sim:
+                               0.9  of the GPUs' less 1 GB each */
+    uint64_t kv_bytes;      /* of these, for KV; sim: 0: what the models leave that can be resident together */
+    uint64_t host_kv_bytes; /* host memory for KV, for each device; sim: a size, no memory */
+    uint64_t link_bytes_per_s; /* host<->device; 0: as fast as it goes; sim: as the catalogue says */
+    uint32_t tensor_parallel;  /* sim: GPUs that a device stands for: 1, 2, 4, 8 */
+    double speed;              /* sim: everything takes 1/speed of its time */
     uint32_t threads;          /* compute threads of each device */
     enum br_numeric numeric;
 

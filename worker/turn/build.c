@@ -44,7 +44,7 @@ static int config_check(struct br_turn_config *c, struct br_err *err)
 static int device_start(struct br_turn *t, struct br_err *err)
 {
     const struct br_device_ops *ops;
-    int rc = br_device_cpu_create(&t->config.device, &t->dev, err);
+    int rc = br_device_create(&t->config.device, &t->dev, err);
     if (rc)
         return rc;
     ops = t->dev->ops;
@@ -77,7 +77,7 @@ static void model_describe(struct br_turn *t, const struct br_turn_model *from, 
     }
     const struct br_model_layout *layout = &from->image->layout;
     m->info.weight_bytes = br_layout_total_bytes(layout);
-    m->info.kv_block_bytes = br_kv_block_bytes(&layout->shape, layout->numeric);
+    m->info.kv_block_bytes = layout->kv_block_bytes;
     m->info.vocab = layout->shape.vocab;
     m->max_positions = layout->shape.max_positions;
     if (m->max_positions > t->config.max_context)
@@ -117,7 +117,8 @@ static int kv_start(struct br_turn *t, struct br_err *err)
     c.slab_bytes = t->config.slab_bytes = slab_choose(t);
     t->kv_base = t->dev->memory + arena_bytes(t);
     if (c.host_bytes) {
-        t->host_kv = mmap(NULL, c.host_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        int access = t->dev->ops->timed ? PROT_NONE : PROT_READ | PROT_WRITE;
+        t->host_kv = mmap(NULL, c.host_bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (t->host_kv == MAP_FAILED) {
             t->host_kv = NULL;
             return br_err_errno(err, BR_ENOMEM, "%" PRIu64 " bytes of host memory for KV", c.host_bytes);

@@ -1,6 +1,7 @@
 /* What models cost on this device: a decode step of batch 1 and a whole load. Small models are measured; larger ones,
  * whose loads would delay the start, are told from the rates seen. */
 #include "base/log.h"
+#include "cost/cost.h"
 #include "worker/turn/internal.h"
 
 #define PROFILE_LOAD_BYTES (256ull << 20)
@@ -61,11 +62,29 @@ static int32_t smallest(const struct br_turn *t)
     return best;
 }
 
+/* A device that does not compute takes the times that cost/ says: nothing is left to measure. */
+static void costs_told(struct br_turn *t)
+{
+    double speed = t->dev->config.speed;
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        struct turn_model *m = &t->models[i];
+        const struct br_cost *cost = m->engine ? br_engine_model_cost(m->engine) : NULL;
+        if (!cost)
+            continue;
+        m->info.step_s = m->step_s[0] = br_cost_decode_s(cost, 1, 1) / speed;
+        m->info.load_s = (double)m->info.weight_bytes / (double)t->dev->config.link_bytes_per_s;
+    }
+}
+
 void turn_profile(struct br_turn *t)
 {
     struct rates rates = {.link = 4e9, .decode = 4e9}, seen;
     uint64_t largest = 0;
     int32_t least = smallest(t);
+    if (t->dev->ops->timed) {
+        costs_told(t);
+        return;
+    }
     for (uint32_t i = 0; i < t->n_models && !t->config.no_profile; i++) {
         struct turn_model *m = &t->models[i];
         if (!m->engine || (m->info.weight_bytes > PROFILE_LOAD_BYTES && (int32_t)i != least))

@@ -167,7 +167,9 @@ void br_weight_image_close(struct br_weight_image *image)
 {
     if (!image)
         return;
-    munmap((void *)image->map, image->map_bytes);
+    if (image->map)
+        munmap((void *)image->map, image->map_bytes);
     free(image->unit_offset);
+    free(image->outline);
     free(image);
 }

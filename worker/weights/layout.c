@@ -48,6 +48,7 @@ void br_model_layout_init(struct br_model_layout *m, const struct br_model_shape
     m->final_norm = place(&end, 4ull * shape->hidden);
     m->head = shape->tied ? UINT64_MAX : place(&end, br_panel_bytes(shape->hidden, shape->vocab, numeric));
     m->last_bytes = end;
+    m->kv_block_bytes = br_kv_block_bytes(shape, numeric);
 }
 
 uint64_t br_layout_unit_bytes(const struct br_model_layout *m, uint32_t unit)

@@ -18,13 +18,21 @@
 #ifndef BRIAREUS_WORKER_WEIGHTS_LAYOUT_H
 #define BRIAREUS_WORKER_WEIGHTS_LAYOUT_H
 
-#include "cost/shape.h"
+#include "cost/catalogue.h"
 
 enum { BR_PANEL = 64, BR_LAYOUT_VERSION = 1 };
 
 struct br_layer_offsets {
     uint64_t attn_norm, qkv, qkv_bias, q_norm, k_norm, o, mlp_norm, gate_up, down; /* absent ones: UINT64_MAX */
     uint64_t bytes;
+};
+
+/* What stands in the place of weights where there are none: a device that does not compute needs no more. */
+struct br_model_outline {
+    struct br_footprint footprint;
+    uint64_t key; /* the tokens are a function of it */
+    int32_t first_id;
+    uint32_t n_ids; /* its answers are made of the ids from first_id on, so many of them */
 };
 
 struct br_model_layout {
@@ -36,6 +44,8 @@ struct br_model_layout {
     struct br_layer_offsets layer; /* the same for every layer */
     uint64_t final_norm, head;     /* in the last unit; head is UINT64_MAX when tied */
     uint64_t last_bytes;
+    uint64_t kv_block_bytes;                /* BR_KV_BLOCK_TOKENS tokens, all layers */
+    const struct br_model_outline *outline; /* a model without weights (image.h's owns it); NULL: it has them */
 };
 
 void br_model_layout_init(struct br_model_layout *layout, const struct br_model_shape *shape, enum br_numeric numeric);

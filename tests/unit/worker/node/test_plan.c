@@ -12,8 +12,11 @@
 
 static void test_round_trip(void **state)
 {
-    struct br_worker_model models[] = {{"a/b \"x\"", "/models/ä"}, {"c", "/models/c"}};
-    struct node_image images[] = {{(char *)"/dev/shm/a", NULL}, {NULL, (char *)"no\nweights"}};
+    struct br_worker_model models[] = {
+        {.name = "a/b \"x\"", .dir = "/models/ä"}, {.name = "c", .dir = "/models/c"}, {.name = "d"}};
+    struct node_image images[] = {{(char *)"/dev/shm/a", NULL}, {NULL, (char *)"no\nweights"}, {NULL, NULL}};
+    struct br_model_entry outline = {.name = "d", .context = 4096, .tokenizer = (char *)"/t/tokenizer.json"};
+    struct br_model_size size;
     struct node_plan plan = {.images = images, .device = 3, .parent = 4711}, back;
     struct br_err err;
     int fd;
@@ -22,7 +25,12 @@ static void test_round_trip(void **state)
     plan.config.node = "n1";
     plan.config.scheduler = "unix:/x";
     plan.config.models = models;
-    plan.config.n_models = 2;
+    plan.config.n_models = 3;
+    assert_int_equal(br_catalogue_find("Qwen3-30B-A3B", &size, &err), 0);
+    br_footprint_init(&outline.footprint, &size, BR_WEIGHTS_INT4, BR_KV_FP8);
+    models[2].outline = &outline;
+    plan.config.tensor_parallel = 4;
+    plan.config.speed = 12.5;
     plan.config.memory_bytes = 1ull << 40;
     plan.config.quota_max_s = 2.5;
     plan.config.switch_every_step = true;
@@ -43,6 +51,15 @@ static void test_round_trip(void **state)
     assert_true(back.config.quota_max_s == 2.5 && back.config.switch_every_step);
     assert_int_equal(back.config.numeric, BR_NUMERIC_F32);
     assert_int_equal(back.config.max_context, plan.config.max_context);
+    assert_int_equal(back.config.tensor_parallel, 4);
+    assert_true(back.config.speed == 12.5);
+    assert_null(back.config.models[0].outline);
+    assert_null(back.config.models[2].dir);
+    assert_string_equal(back.config.models[2].outline->tokenizer, "/t/tokenizer.json");
+    assert_int_equal(back.config.models[2].outline->context, 4096);
+    assert_true(back.config.models[2].outline->footprint.weight_bytes == outline.footprint.weight_bytes);
+    assert_true(back.config.models[2].outline->footprint.kv_bytes_per_token == outline.footprint.kv_bytes_per_token);
+    assert_int_equal(back.config.models[2].outline->footprint.size.experts_active, 8);
     node_plan_free(&back);
 }
 

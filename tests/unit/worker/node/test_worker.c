@@ -203,8 +203,9 @@ static void worker_config(struct sched *s, struct br_worker_config *c, const str
 /* Started before the loop is made: a forked loop must not be used. The last model does not exist. */
 static void worker_start(struct sched *s, uint64_t link_bytes_per_s)
 {
-    struct br_worker_model list[N_MODELS] = {
-        {"stories", models.folder[3]}, {"tiny-qwen2", models.folder[4]}, {"lost/model", "/nonexistent"}};
+    struct br_worker_model list[N_MODELS] = {{.name = "stories", .dir = models.folder[3]},
+                                             {.name = "tiny-qwen2", .dir = models.folder[4]},
+                                             {.name = "lost/model", .dir = "/nonexistent"}};
     struct br_worker_config c;
     struct br_err err;
     worker_config(s, &c, list, N_MODELS);
@@ -506,7 +507,8 @@ static void test_supervisor_killed(void **state)
 static void test_wrong_configuration(void **state)
 {
     struct sched s = {.address = "unix:/tmp/none", .cache = "/tmp/briareus-test-cache-none"};
-    struct br_worker_model twice[2] = {{"a", "/x"}, {"a", "/y"}}, lost[1] = {{"a", "/nonexistent"}};
+    struct br_worker_model twice[2] = {{.name = "a", .dir = "/x"}, {.name = "a", .dir = "/y"}};
+    struct br_worker_model lost[1] = {{.name = "a", .dir = "/nonexistent"}};
     struct br_worker_config c;
     struct br_err err;
     (void)state;

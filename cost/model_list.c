@@ -136,13 +136,24 @@ static int list_add(struct br_model_list *list, const struct draft *d, const str
     return 0;
 }
 
+static int name_check(const char *name, struct br_err *err)
+{
+    if (!name || !*name)
+        return br_err_set(err, BR_EINVAL, "a model without a name");
+    for (const char *p = name; *p; p++)
+        if ((unsigned char)*p <= ' ' || *p == 127)
+            return br_err_set(err, BR_EINVAL, "name: '%.64s' has a blank or a control character", name);
+    return 0;
+}
+
 static int draft_expand(struct reader *r, const struct draft *d, struct br_err *err)
 {
     uint32_t count = d->count ? d->count : 1;
     struct br_model_entry entry;
     int rc;
-    if (!d->name)
-        return br_err_set(err, BR_EINVAL, "a model without a name");
+    rc = name_check(d->name, err);
+    if (rc)
+        return rc;
     rc = draft_entry(r, d, &entry, err);
     if (rc)
         return rc;

@@ -14,8 +14,8 @@ enum { SIM_STREAM_COMMANDS = 1024 };
 /* How late the host may be with a stream's next command for the stream to go on as if it had been there in time: what
  * the host did meanwhile, and how late it woke up (at most the second). Without that the host's own time, which does
  * not shrink with --speed, would count as the GPU's. */
-#define SIM_GRACE_NS 1000000
-#define SIM_LATE_MAX_NS 10000000
+#define SIM_GRACE_NS 2000000
+#define SIM_LATE_MAX_NS 50000000
 
 enum sim_kind { SIM_DELAY, SIM_COPY_IN, SIM_COPY_OUT, SIM_RECORD, SIM_WAIT };
 

@@ -24,17 +24,17 @@ const post = async (path, body) => {
 };
 
 const request = (i) => ({
-  model: `qwen72b-${i % 6}`, prompt: `Question ${i}: ${'why '.repeat(40 * (i % 3))}`, max_tokens: 40 + 10 * i,
+  model: `qwen72b-${i % 6}`, prompt: `Question ${i}: ${'why '.repeat(40 * (i % 3))}`, max_tokens: 30 + 5 * i,
   temperature: i % 2, seed: i });
 
 const text = async (i) => (await post('/v1/completions', request(i))).body.choices[0].text;
-const all = () => Promise.all([...Array(12).keys()].map(text));
+const all = () => Promise.all([...Array(8).keys()].map(text));
 let first;
 
 test('six models on two devices answer, each time the same', async () => {
   first = await all();
-  first.forEach((t, i) => assert.match(t, new RegExp(`^[ -~]{${40 + 10 * i}}$`)));
-  assert.equal(new Set(first).size, 12);
+  first.forEach((t, i) => assert.match(t, new RegExp(`^[ -~]{${30 + 5 * i}}$`)));
+  assert.equal(new Set(first).size, 8);
   assert.deepEqual(await all(), first);
 });
 

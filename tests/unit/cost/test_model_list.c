@@ -81,6 +81,21 @@ static void test_config(void **state)
     br_model_list_free(&list);
 }
 
+/* The example of the docs is right: 40 + 4 models. */
+static void test_example(void **state)
+{
+    struct br_model_list list;
+    struct br_err err;
+    char path[1000];
+    (void)state;
+    snprintf(path, sizeof path, "%s/docs/examples/models-72b.yaml", getenv("BRIAREUS_SOURCE"));
+    if (br_model_list_read(path, &list, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(list.n, 44);
+    br_model_list_free(&list);
+    assert_int_equal(br_model_list_read("/nonexistent.yaml", &list, &err), BR_ENOENT);
+}
+
 static void test_refused(void **state)
 {
     static const struct {
@@ -128,6 +143,7 @@ int main(void)
         cmocka_unit_test(test_all_keys),
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_config),
+        cmocka_unit_test(test_example),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

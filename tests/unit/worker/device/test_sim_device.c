@@ -10,8 +10,7 @@
 
 static struct br_device *device(const char *kind, uint32_t tp, double speed)
 {
-    struct br_device_config config = {
-        .kind = kind, .memory_bytes = 80000000000, .tensor_parallel = tp, .speed = speed};
+    struct br_device_config config = {.kind = kind, .memory_bytes = 80000000000, .tensor_parallel = tp, .speed = speed};
     struct br_device *dev;
     struct br_err err;
     if (br_device_create(&config, &dev, &err))
@@ -163,8 +162,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies), cmocka_unit_test(test_steps_do_not_drift),
-        cmocka_unit_test(test_idle_time_counts), cmocka_unit_test(test_group), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_copies),           cmocka_unit_test(test_steps_do_not_drift),
+        cmocka_unit_test(test_idle_time_counts), cmocka_unit_test(test_group),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

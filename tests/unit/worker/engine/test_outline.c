@@ -1,4 +1,5 @@
-/* Models without weights on a sim device: sizes as published, steps as cost/ says, tokens a function of the sequence. */
+/* Models without weights on a sim device: sizes as published, steps as cost/ says, tokens a function of the sequence.
+ */
 // clang-format off
 #include "tests/cmocka.h"
 // clang-format on

@@ -153,7 +153,7 @@ static int folder_model(const char *arg, bool sim, struct br_worker_model *m, st
     if (!sim)
         return 0;
     m->outline = outline = br_calloc(1, sizeof *outline);
-    return br_model_entry_of_dir(name, m->dir, outline, err);
+    return br_model_entry_of_dir(name, m->dir, outline, err) ? err->code = BR_EINVAL : 0;
 }
 
 /* The entries of the file become the models'. */
@@ -161,7 +161,7 @@ static int file_models(const char *path, struct br_worker_model **models, uint32
 {
     struct br_model_list list;
     if (br_model_list_read(path, &list, err))
-        return err->code;
+        return err->code = BR_EINVAL; /* whatever it is, the configuration has to change */
     *models = br_realloc(*models, (*n + list.n) * sizeof **models);
     for (uint32_t i = 0; i < list.n; i++) {
         struct br_model_entry *outline = br_malloc(sizeof *outline);

@@ -189,7 +189,9 @@ static int daemon_open(struct daemon *d, struct br_err *err)
     struct br_service_config service = {
         .max_unfinished = c->max_unfinished, .max_devices = c->max_devices, .adopt_s = c->adopt_s};
     int rc = c->models_from ? br_model_list_read(c->models_from, &outlines, err) : 0;
-    if (rc == 0)
+    if (rc)
+        rc = err->code = BR_EINVAL; /* whatever it is, the configuration has to change */
+    else
         rc = br_models_create(&models, &d->models, err);
     br_model_list_free(&outlines);
     if (rc || open_queue(d, err))

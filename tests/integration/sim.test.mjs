@@ -81,6 +81,8 @@ test('wrong options end with one sentence and status 2', async () => {
     [['--device', 'cpu', '--models-from', file], /has a shape but no weights: it needs --device sim:GPU/],
     [['--device', 'sim:h20', '--speed', '0', '--models-from', file], /speed: '0' is not a number from 0\.01 to 1000/],
     [['--device', 'sim:h20', '--models-from', join(source, 'README.md')], /README\.md/],
+    [['--device', 'sim:h20', '--models-from', '/nonexistent.yaml'], /models file \/nonexistent\.yaml: No such file/],
+    [['--device', 'sim:h20', '--model', 'x=/nonexistent'], /\/nonexistent\/config\.json: No such file/],
     [['--device', 'sim:a10', '--models-from', file], /none of 7 models can be served; the first: qwen72b-0 has 41/],
   ];
   for (const [args, says] of cases) {

@@ -116,8 +116,8 @@ void node_outlines_settle(struct br_worker_config *c, struct node_image *images)
     }
     room = arena_most(c, gpu);
     c->memory_bytes = device_bytes(c, gpu);
-    room = largest ? room / largest * largest : room;
-    room = ((sum < room ? sum : room) + 4095) & ~4095ull;
+    room = sum <= room ? sum : room / largest * largest;
+    room = (room + 4095) & ~4095ull;
     if (c->kv_bytes == 0)
         c->kv_bytes = c->memory_bytes - room;
     br_log(BR_INFO, "device_memory", "gpu=%s gpus=%u bytes=%" PRIu64 " weights_bytes=%" PRIu64 " kv_bytes=%" PRIu64,

@@ -63,6 +63,12 @@ static void test_split(void **state)
     assert_true((double)weights < 2 * r.entries[0].footprint.weight_bytes + 1e6);
     assert_null(r.images[0].error);
     assert_null(r.images[1].error);
+    model(&r, 1, "b", "Qwen2.5-7B", BR_WEIGHTS_BF16); /* all fit together: no more than they need */
+    r.config.kv_bytes = 0;
+    node_outlines_settle(&r.config, r.images);
+    weights = r.config.memory_bytes - r.config.kv_bytes;
+    assert_true((double)weights >= r.entries[0].footprint.weight_bytes + r.entries[1].footprint.weight_bytes);
+    assert_true((double)weights < r.entries[0].footprint.weight_bytes + r.entries[1].footprint.weight_bytes + 1e6);
 }
 
 static void test_group_and_options(void **state)

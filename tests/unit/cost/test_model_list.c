@@ -140,11 +140,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_keys),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_config),
-        cmocka_unit_test(test_example),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_all_keys), cmocka_unit_test(test_json),    cmocka_unit_test(test_config),
+        cmocka_unit_test(test_example),  cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

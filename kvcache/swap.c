@@ -23,20 +23,31 @@ static void copies_fill(struct br_kv *kv, int32_t seq, struct br_kv_swap *out)
     }
 }
 
+/* A device-to-device copy may still have to write what the swap would read. */
+static bool held(const struct br_kv *kv, int32_t seq)
+{
+    const uint32_t *table = kv_table(kv, KV_DEVICE, seq);
+    for (uint32_t i = 0; i < kv->seqs[seq].n_blocks; i++)
+        if (kv->tiers[KV_DEVICE].blocks[table[i]].holds)
+            return true;
+    return false;
+}
+
 static int swap_start(struct br_kv *kv, int32_t seq, enum kv_tier from, enum kv_tier to, struct br_kv_swap *out,
                       struct br_err *err)
 {
     struct kv_seq *s = &kv->seqs[seq];
-    uint64_t bytes = kv_seq_bytes(kv, s), free = pool_available(&kv->tiers[to].pool, s->shape);
+    uint64_t free = pool_available(&kv->tiers[to].pool, s->shape);
     assert(s->life == KV_OPEN && s->where == (from == KV_DEVICE ? BR_KV_DEVICE : BR_KV_HOST));
+    if (from == KV_DEVICE && held(kv, seq))
+        return br_err_set(err, BR_EBUSY, "kvcache: a block of the sequence is in a copy on the device");
     if (s->n_blocks > free)
         return br_err_set(err, BR_ENOMEM, "kvcache: %u blocks of %llu bytes wanted on the %s, %llu free", s->n_blocks,
                           (unsigned long long)kv->block_bytes[s->shape], to == KV_HOST ? "host" : "device",
                           (unsigned long long)free);
     kv_take(kv, to, seq, 0, s->n_blocks);
-    kv->tiers[from].bytes_owned -= bytes;
-    kv->tiers[from].bytes_in_flight += bytes;
-    kv->tiers[to].bytes_in_flight += bytes;
+    kv_fly(kv, from, seq, true);
+    kv_fly(kv, to, seq, true);
     s->where = to == KV_HOST ? BR_KV_GOING_OUT : BR_KV_COMING_IN;
     copies_fill(kv, seq, out);
     return 0;
@@ -55,13 +66,11 @@ int br_kv_swap_in(struct br_kv *kv, int32_t seq, struct br_kv_swap *out, struct 
 void br_kv_swap_done(struct br_kv *kv, int32_t ticket)
 {
     struct kv_seq *s = &kv->seqs[ticket];
-    uint64_t bytes = kv_seq_bytes(kv, s);
     enum kv_tier to = s->where == BR_KV_GOING_OUT ? KV_HOST : KV_DEVICE, from = to == KV_HOST ? KV_DEVICE : KV_HOST;
-    assert(s->life != KV_FREE && (s->where == BR_KV_GOING_OUT || s->where == BR_KV_COMING_IN));
+    assert(s->life != KV_FREE && kv_moving(s));
+    kv_fly(kv, from, ticket, false);
+    kv_fly(kv, to, ticket, false);
     kv_give(kv, from, ticket);
-    kv->tiers[from].bytes_in_flight -= bytes;
-    kv->tiers[to].bytes_in_flight -= bytes;
-    kv->tiers[to].bytes_owned += bytes;
     s->where = to == KV_HOST ? BR_KV_HOST : BR_KV_DEVICE;
     if (s->life == KV_CLOSING) {
         s->life = KV_OPEN;

@@ -262,7 +262,12 @@ static void op_random(struct model *m)
 
 static void model_create(struct model *m, uint64_t seed)
 {
-    struct br_kv_config config = {DEVICE + 5, HOST + 7, SLAB, SHAPES, SEQS, BLOCKS};
+    struct br_kv_config config = {.device_bytes = DEVICE + 5,
+                                  .host_bytes = HOST + 7,
+                                  .slab_bytes = SLAB,
+                                  .max_shapes = SHAPES,
+                                  .max_seqs = SEQS,
+                                  .max_blocks_per_seq = BLOCKS};
     struct br_err err;
     memset(m, 0, sizeof *m);
     m->rng.seed = seed;

@@ -36,11 +36,12 @@ static bool slab_movable(const struct br_kv *kv, uint32_t slab)
     return true;
 }
 
-/* All entries of `from` come to refer to `to`, in the same order. */
+/* All entries of `from` come to refer to `to`, and the index too. */
 static void block_move(struct br_kv *kv, uint32_t from, uint32_t to, struct br_kv_moves *out)
 {
     struct kv_tier_books *books = &kv->tiers[KV_DEVICE];
     kv_move_add(kv, from, to, out);
+    kv_index_move(kv, from, to);
     while (books->blocks[from].refs) {
         int32_t entry = books->blocks[from].head;
         kv_unref(kv, KV_DEVICE, entry);
@@ -48,13 +49,9 @@ static void block_move(struct br_kv *kv, uint32_t from, uint32_t to, struct br_k
     }
 }
 
-static void slab_move(struct br_kv *kv, uint32_t slab, uint32_t n, struct br_kv_moves *out)
+static uint32_t least(uint32_t a, uint32_t b)
 {
-    struct pool *pool = &kv->tiers[KV_DEVICE].pool;
-    uint32_t shape = (uint32_t)pool->slabs[slab].shape;
-    pool_slab_leaving(pool, slab, true);
-    for (uint32_t p = next_block(pool, slab, 0); n-- > 0; p = next_block(pool, slab, p + 1))
-        block_move(kv, pool_block(pool, slab, p), pool_take(pool, shape), out);
+    return a < b ? a : b;
 }
 
 /* Holes in other slabs that could take the slab's blocks. */
@@ -64,59 +61,140 @@ static uint64_t holes_elsewhere(const struct pool *pool, uint32_t slab)
     return pool_holes(pool, shape) - (pool->shapes[shape].per_slab - pool->slabs[slab].used);
 }
 
-static uint32_t least(uint32_t a, uint32_t b)
+/* What evicting cached blocks of other slabs would add. */
+static uint64_t cached_elsewhere(const struct kv_tier_books *books, uint32_t slab)
 {
-    return a < b ? a : b;
+    return books->cached[books->pool.slabs[slab].shape].n - books->slabs[slab].cached;
+}
+
+static uint32_t live_blocks(const struct kv_tier_books *books, uint32_t slab)
+{
+    return books->pool.slabs[slab].used - books->slabs[slab].cached;
+}
+
+static void cached_evict(struct br_kv *kv, uint32_t slab)
+{
+    struct kv_tier_books *books = &kv->tiers[KV_DEVICE];
+    for (uint32_t p = next_block(&books->pool, slab, 0); p != UINT32_MAX; p = next_block(&books->pool, slab, p + 1)) {
+        const struct kv_block *b = &books->blocks[pool_block(&books->pool, slab, p)];
+        if (kv_block_use(b) == KV_CACHED) {
+            kv_index_drop(kv, kv_block_node(b));
+            kv->n_evicted++;
+        }
+    }
+}
+
+/* A free slab nearer to the far end, for an edge slab only (edge >= 0). */
+static bool free_below(const struct pool *pool, int32_t edge)
+{
+    int32_t free = pool_lowest_free(pool);
+    return free >= 0 && free < edge;
+}
+
+/* Makes a hole for a block of the shape outside of slabs being emptied; false when there is nothing to evict. */
+static bool hole_make(struct br_kv *kv, uint32_t shape, int32_t edge)
+{
+    struct kv_tier_books *books = &kv->tiers[KV_DEVICE];
+    while (!pool_holes(&books->pool, shape) && !free_below(&books->pool, edge)) {
+        if (books->cached[shape].head == BR_KV_NONE)
+            return false;
+        kv_index_drop(kv, books->cached[shape].head);
+        kv->n_evicted++;
+    }
+    return true;
+}
+
+/* Moves up to n blocks of the slab; the number moved. */
+static uint32_t slab_move(struct br_kv *kv, uint32_t slab, uint32_t n, int32_t edge, struct br_kv_moves *out)
+{
+    struct pool *pool = &kv->tiers[KV_DEVICE].pool;
+    uint32_t shape = (uint32_t)pool->slabs[slab].shape, moved = 0;
+    pool_slab_leaving(pool, slab, true);
+    for (uint32_t p = next_block(pool, slab, 0); moved < n && p != UINT32_MAX; p = next_block(pool, slab, p + 1)) {
+        if (!hole_make(kv, shape, edge))
+            break;
+        block_move(kv, pool_block(pool, slab, p), pool_take(pool, shape), out);
+        moved++;
+    }
+    if (!moved)
+        pool_slab_leaving(pool, slab, false);
+    return moved;
+}
+
+/* Empties an edge slab as far as the budget goes: all of its blocks when there is room for them as it is; else what is
+ * live of it, with cached blocks making way. A slab without live blocks makes way by itself. */
+static uint32_t edge_empty(struct br_kv *kv, int32_t slab, uint32_t budget, struct br_kv_moves *out)
+{
+    struct kv_tier_books *books = &kv->tiers[KV_DEVICE];
+    const struct pool_shape *shape = &books->pool.shapes[books->pool.slabs[slab].shape];
+    uint32_t used = books->pool.slabs[slab].used, live = live_blocks(books, (uint32_t)slab);
+    uint64_t room = holes_elsewhere(&books->pool, (uint32_t)slab);
+    room += free_below(&books->pool, slab) ? shape->per_slab : 0;
+    if (live == 0 || !slab_movable(kv, (uint32_t)slab))
+        return 0;
+    if (room >= least(used, budget))
+        return slab_move(kv, (uint32_t)slab, least(used, budget), slab, out);
+    if (room + cached_elsewhere(books, (uint32_t)slab) < least(live, budget))
+        return 0;
+    cached_evict(kv, (uint32_t)slab);
+    return slab_move(kv, (uint32_t)slab, least(live, budget), slab, out);
 }
 
 /* A budget smaller than a slab still makes progress: the rest of the slab follows in a later call. */
 static uint32_t edge_pass(struct br_kv *kv, uint32_t budget, struct br_kv_moves *out)
 {
-    struct pool *pool = &kv->tiers[KV_DEVICE].pool;
-    for (int32_t i = bits_below(&pool->bound, pool->n_slabs); i >= 0 && budget; i = bits_below(&pool->bound, i)) {
-        uint32_t n = least(pool->slabs[i].used, budget);
-        int32_t free = pool_lowest_free(pool);
-        if (!slab_movable(kv, (uint32_t)i) || ((free < 0 || free > i) && holes_elsewhere(pool, (uint32_t)i) < n))
-            continue;
-        slab_move(kv, (uint32_t)i, n, out);
-        budget -= n;
-    }
+    const struct bits *bound = &kv->tiers[KV_DEVICE].pool.bound;
+    for (int32_t i = bits_below(bound, bound->n); i >= 0 && budget; i = bits_below(bound, (uint32_t)i))
+        budget -= edge_empty(kv, i, budget, out);
     return budget;
 }
 
-/* The emptiest slab of the shape that may move and fits into the holes of the others, or POOL_NONE. */
-static int32_t merge_source(const struct br_kv *kv, uint32_t shape)
+/* The slab of the shape with the fewest live blocks that may move and fits into the others, or POOL_NONE. O(slabs). */
+static int32_t merge_source(const struct br_kv *kv, uint32_t shape, bool evict)
+{
+    const struct kv_tier_books *books = &kv->tiers[KV_DEVICE];
+    const struct bits *bound = &books->pool.bound;
+    int32_t best = POOL_NONE;
+    for (int32_t i = bits_below(bound, bound->n); i >= 0; i = bits_below(bound, (uint32_t)i)) {
+        uint32_t live = live_blocks(books, (uint32_t)i), n = evict ? live : books->pool.slabs[i].used;
+        if (books->pool.slabs[i].shape != (int32_t)shape || live == 0 || books->pool.slabs[i].leaving ||
+            (best != POOL_NONE && live >= live_blocks(books, (uint32_t)best)))
+            continue;
+        if (holes_elsewhere(&books->pool, (uint32_t)i) + (evict ? cached_elsewhere(books, (uint32_t)i) : 0) >= n &&
+            slab_movable(kv, (uint32_t)i))
+            best = i;
+    }
+    return best;
+}
+
+static void merge_pass(struct br_kv *kv, uint32_t budget, bool evict, struct br_kv_moves *out)
 {
     const struct pool *pool = &kv->tiers[KV_DEVICE].pool;
-    const struct pool_shape *s = &pool->shapes[shape];
-    for (uint32_t class = POOL_LEAVING + 1; class < POOL_CLASSES; class ++)
-        for (int32_t i = s->lists[class]; i != POOL_NONE; i = pool->slabs[i].next)
-            if (holes_elsewhere(pool, (uint32_t)i) >= pool->slabs[i].used && slab_movable(kv, (uint32_t)i))
-                return i;
-    return POOL_NONE;
-}
-
-static uint32_t merge_pass(struct br_kv *kv, uint32_t budget, struct br_kv_moves *out)
-{
-    struct pool *pool = &kv->tiers[KV_DEVICE].pool;
-    for (uint32_t shape = 0; shape < kv->n_shapes && budget; shape++)
-        for (int32_t i = merge_source(kv, shape); i != POOL_NONE && budget; i = merge_source(kv, shape)) {
-            uint32_t n = least(pool->slabs[i].used, budget);
-            slab_move(kv, (uint32_t)i, n, out);
-            budget -= n;
+    for (uint32_t shape = 0; shape < kv->n_shapes; shape++)
+        while (budget) {
+            int32_t slab = merge_source(kv, shape, evict);
+            uint32_t moved;
+            if (slab == POOL_NONE)
+                break;
+            if (evict)
+                cached_evict(kv, (uint32_t)slab);
+            moved = slab_move(kv, (uint32_t)slab, least(pool->slabs[slab].used, budget), POOL_NONE, out);
+            if (!moved)
+                break;
+            budget -= moved;
         }
-    return budget;
 }
 
 void br_kv_compact(struct br_kv *kv, uint32_t max_copies, struct br_kv_moves *out)
 {
     uint32_t budget = least(max_copies, kv_moves_left(kv));
     *out = (struct br_kv_moves){.ticket = BR_KV_NONE};
-    merge_pass(kv, edge_pass(kv, budget, out), out);
+    budget = edge_pass(kv, budget, out);
+    merge_pass(kv, budget, false, out);
 }
 
 void br_kv_merge(struct br_kv *kv, uint32_t max_copies, struct br_kv_moves *out)
 {
     *out = (struct br_kv_moves){.ticket = BR_KV_NONE};
-    merge_pass(kv, least(max_copies, kv_moves_left(kv)), out);
+    merge_pass(kv, least(max_copies, kv_moves_left(kv)), true, out);
 }

@@ -13,16 +13,20 @@ static uint32_t place_bits(const struct br_kv_config *c)
 
 static int sizes_check(const struct br_kv_config *c, struct br_err *err)
 {
-    uint64_t slabs = (c->device_bytes > c->host_bytes ? c->device_bytes : c->host_bytes) / c->slab_bytes;
+    uint64_t most = c->device_bytes > c->host_bytes ? c->device_bytes : c->host_bytes;
+    uint64_t slabs = (most > c->disk_bytes ? most : c->disk_bytes) / c->slab_bytes;
     if (slabs > (uint64_t)(INT32_MAX >> place_bits(c)))
         return br_err_set(err, BR_EINVAL,
                           "kvcache: %llu slabs of up to %llu blocks are too many: use larger slab_bytes (%llu) or "
                           "min_block_bytes (%llu)",
                           (unsigned long long)slabs, 1ull << place_bits(c), (unsigned long long)c->slab_bytes,
                           (unsigned long long)c->min_block_bytes);
-    if ((uint64_t)c->max_seqs * c->max_blocks_per_seq > INT32_MAX || c->max_moves > INT32_MAX)
-        return br_err_set(err, BR_EINVAL, "kvcache: max_seqs (%u) x max_blocks_per_seq (%u) or max_moves (%u) above %d",
-                          c->max_seqs, c->max_blocks_per_seq, c->max_moves, INT32_MAX);
+    if ((uint64_t)c->max_seqs * c->max_blocks_per_seq > INT32_MAX || c->max_moves > INT32_MAX ||
+        c->max_cached > INT32_MAX)
+        return br_err_set(
+            err, BR_EINVAL,
+            "kvcache: max_seqs (%u) x max_blocks_per_seq (%u), max_moves (%u) or max_cached (%u) above %d", c->max_seqs,
+            c->max_blocks_per_seq, c->max_moves, c->max_cached, INT32_MAX);
     if (c->device_bytes < c->slab_bytes)
         return br_err_set(err, BR_EINVAL, "kvcache: a device region of %llu bytes holds no slab of %llu bytes",
                           (unsigned long long)c->device_bytes, (unsigned long long)c->slab_bytes);
@@ -83,7 +87,13 @@ static int tier_create(const struct br_kv_config *c, uint64_t bytes, struct kv_t
     tier->seen = calloc(slabs * tier->pool.leaf_words, sizeof *tier->seen);
     tier->table = calloc(entries, sizeof *tier->table);
     tier->links = calloc(entries, sizeof *tier->links);
-    return tier->blocks && tier->seen && tier->table && tier->links ? 0 : BR_ENOMEM;
+    tier->cached = calloc(c->max_shapes, sizeof *tier->cached);
+    tier->slabs = calloc(slabs, sizeof *tier->slabs);
+    if (!tier->blocks || !tier->seen || !tier->table || !tier->links || !tier->cached || !tier->slabs)
+        return BR_ENOMEM;
+    for (uint32_t i = 0; i < c->max_shapes; i++)
+        tier->cached[i] = (struct kv_cached){BR_KV_NONE, BR_KV_NONE, 0, BR_KV_NONE, BR_KV_NONE, 0};
+    return 0;
 }
 
 static void tier_destroy(struct kv_tier_books *tier)
@@ -95,6 +105,26 @@ static void tier_destroy(struct kv_tier_books *tier)
     free(tier->seen);
     free(tier->table);
     free(tier->links);
+    free(tier->cached);
+    free(tier->slabs);
+}
+
+static int index_create(struct br_kv *kv)
+{
+    uint32_t n = kv->config.max_cached, buckets = 1;
+    while (buckets < n)
+        buckets *= 2;
+    kv->bucket_mask = buckets - 1;
+    kv->free_node = n ? 0 : BR_KV_NONE;
+    kv->nodes = calloc(n ? n : 1, sizeof *kv->nodes);
+    kv->buckets = calloc(buckets, sizeof *kv->buckets);
+    if (!kv->nodes || !kv->buckets)
+        return BR_ENOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        kv->nodes[i].chain = i + 1 < n ? (int32_t)i + 1 : BR_KV_NONE;
+    for (uint32_t i = 0; i < buckets; i++)
+        kv->buckets[i] = BR_KV_NONE;
+    return 0;
 }
 
 static int books_create(struct br_kv *kv)
@@ -106,7 +136,8 @@ static int books_create(struct br_kv *kv)
     kv->moves = calloc(c->max_moves, sizeof *kv->moves);
     kv->flights = calloc(c->max_moves, sizeof *kv->flights);
     if (!kv->block_bytes || !kv->seqs || !kv->copies || !kv->moves || !kv->flights ||
-        tier_create(c, c->device_bytes, &kv->tiers[KV_DEVICE]) || tier_create(c, c->host_bytes, &kv->tiers[KV_HOST]))
+        tier_create(c, c->device_bytes, &kv->tiers[KV_DEVICE]) || tier_create(c, c->host_bytes, &kv->tiers[KV_HOST]) ||
+        tier_create(c, c->disk_bytes, &kv->tiers[KV_DISK]) || index_create(kv))
         return BR_ENOMEM;
     for (uint32_t i = 0; i < c->max_seqs; i++)
         kv->seqs[i].next = i + 1 < c->max_seqs ? (int32_t)i + 1 : BR_KV_NONE;
@@ -145,5 +176,7 @@ void br_kv_destroy(struct br_kv *kv)
     free(kv->copies);
     free(kv->moves);
     free(kv->flights);
+    free(kv->nodes);
+    free(kv->buckets);
     free(kv);
 }

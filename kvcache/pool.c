@@ -46,6 +46,9 @@ static void slab_count(struct pool *pool, struct pool_shape *shape, int32_t slab
         !has_room(shape, s) || used == shape->per_slab || list_of(shape, s, used) != list_of(shape, s, s->used);
     if (moves && has_room(shape, s))
         list_remove(pool, shape, slab);
+    shape->free = shape->free + s->used - used;
+    if (s->leaving)
+        shape->free_leaving = shape->free_leaving + s->used - used;
     s->used = used;
     if (moves && has_room(shape, s))
         list_add(pool, shape, slab);
@@ -72,6 +75,7 @@ static void slab_unbind(struct pool *pool, int32_t slab)
     struct pool_shape *shape = &pool->shapes[s->shape];
     list_remove(pool, shape, slab);
     shape->free -= shape->per_slab;
+    shape->free_leaving -= s->leaving ? shape->per_slab : 0;
     shape->n_slabs--;
     places_reset(&s->places);
     s->leaving = false;
@@ -122,7 +126,6 @@ uint32_t pool_take(struct pool *pool, uint32_t shape)
     assert(slab != POOL_NONE);
     place = places_take(&pool->slabs[slab].places);
     assert(place < s->per_slab);
-    s->free--;
     slab_count(pool, s, slab, pool->slabs[slab].used + 1);
     return pool_block(pool, (uint32_t)slab, place);
 }
@@ -134,7 +137,6 @@ void pool_give(struct pool *pool, uint32_t block)
     struct pool_shape *s = &pool->shapes[b->shape];
     assert(b->shape != POOL_NONE && pool_taken(pool, block));
     places_return(&b->places, pool_place_of(pool, block));
-    s->free++;
     slab_count(pool, s, slab, b->used - 1);
     if (b->used == 0)
         slab_unbind(pool, slab);
@@ -164,15 +166,10 @@ void pool_slab_leaving(struct pool *pool, uint32_t slab, bool leaving)
     if (has_room(shape, s))
         list_remove(pool, shape, (int32_t)slab);
     s->leaving = leaving;
+    if (leaving)
+        shape->free_leaving += shape->per_slab - s->used;
+    else
+        shape->free_leaving -= shape->per_slab - s->used;
     if (has_room(shape, s))
         list_add(pool, shape, (int32_t)slab);
-}
-
-uint64_t pool_holes(const struct pool *pool, uint32_t shape)
-{
-    const struct pool_shape *s = &pool->shapes[shape];
-    uint64_t holes = s->free;
-    for (int32_t i = s->lists[POOL_LEAVING]; i != POOL_NONE; i = pool->slabs[i].next)
-        holes -= s->per_slab - pool->slabs[i].used;
-    return holes;
 }

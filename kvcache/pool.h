@@ -32,6 +32,7 @@ struct pool_shape {
     uint32_t per_slab;           /* blocks in a slab */
     uint32_t n_slabs;            /* bound to it */
     uint64_t free;               /* blocks free in bound slabs */
+    uint64_t free_leaving;       /* those of them in slabs being emptied */
     uint32_t nonempty;           /* bit i: list i has slabs */
     int32_t lists[POOL_CLASSES]; /* slabs that have room, by fullness */
 };
@@ -84,8 +85,11 @@ int32_t pool_lowest_free(const struct pool *pool);
 /* Slabs in use reach up to here: the highest bound slab + 1. */
 uint32_t pool_reach(const struct pool *pool);
 void pool_slab_leaving(struct pool *pool, uint32_t slab, bool leaving);
-/* Blocks free in the shape's slabs, but for those being emptied. O(slabs being emptied). */
-uint64_t pool_holes(const struct pool *pool, uint32_t shape);
+/* Blocks free in the shape's slabs, but for those being emptied. */
+static inline uint64_t pool_holes(const struct pool *pool, uint32_t shape)
+{
+    return pool->shapes[shape].free - pool->shapes[shape].free_leaving;
+}
 /* 0, or what is wrong as a constant sentence. O(slabs). */
 const char *pool_broken(const struct pool *pool, uint32_t n_shapes);
 void pool_dump(const struct pool *pool, uint32_t n_shapes, struct br_buf *out);

@@ -26,10 +26,11 @@ static uint32_t expected_list(const struct pool_shape *shape, const struct pool_
 static const char *shape_broken(const struct pool *pool, uint32_t shape)
 {
     const struct pool_shape *s = &pool->shapes[shape];
-    uint64_t bound_free = 0, listed_free = 0, n_slabs = 0;
+    uint64_t bound_free = 0, listed_free = 0, leaving = 0, n_slabs = 0;
     for (uint32_t i = 0; i < pool->n_slabs; i++)
         if (pool->slabs[i].shape == (int32_t)shape) {
             bound_free += s->per_slab - pool->slabs[i].used;
+            leaving += pool->slabs[i].leaving ? s->per_slab - pool->slabs[i].used : 0;
             n_slabs++;
         }
     for (uint32_t class = 0; class < POOL_CLASSES; class ++) {
@@ -43,7 +44,9 @@ static const char *shape_broken(const struct pool *pool, uint32_t shape)
     }
     if (n_slabs != s->n_slabs)
         return "a shape's count of slabs is wrong";
-    return bound_free == s->free && listed_free == s->free ? NULL : "a shape's count of free blocks is wrong";
+    return bound_free == s->free && listed_free == s->free && leaving == s->free_leaving
+               ? NULL
+               : "a shape's count of free blocks is wrong";
 }
 
 const char *pool_broken(const struct pool *pool, uint32_t n_shapes)

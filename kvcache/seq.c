@@ -65,9 +65,9 @@ const struct kv_seq *kv_open_seq(const struct br_kv *kv, int32_t seq)
 void br_kv_drop(struct br_kv *kv, int32_t seq)
 {
     struct kv_seq *s = &kv->seqs[seq];
-    enum kv_tier tier = s->where == BR_KV_HOST ? KV_HOST : KV_DEVICE;
+    enum kv_tier tier = s->where == BR_KV_HOST ? KV_HOST : s->where == BR_KV_DISK ? KV_DISK : KV_DEVICE;
     (void)kv_open_seq(kv, seq);
-    assert(s->where == BR_KV_EMPTY || s->where == BR_KV_DEVICE || s->where == BR_KV_HOST);
+    assert(!kv_moving(s));
     kv_give(kv, tier, seq);
     s->n_blocks = 0;
     s->where = BR_KV_EMPTY;
@@ -93,7 +93,7 @@ static uint64_t blocks_for(uint32_t tokens)
 int br_kv_extend(struct br_kv *kv, int32_t seq, uint32_t tokens, struct br_err *err)
 {
     struct kv_seq *s = &kv->seqs[seq];
-    uint64_t want = blocks_for(tokens), free = pool_available(&kv->tiers[KV_DEVICE].pool, s->shape);
+    uint64_t want = blocks_for(tokens), free = kv_available(kv, KV_DEVICE, s->shape);
     (void)kv_open_seq(kv, seq);
     assert(s->where == BR_KV_EMPTY || s->where == BR_KV_DEVICE);
     if (want <= s->n_blocks)
@@ -117,8 +117,8 @@ bool br_kv_can_extend(const struct br_kv *kv, int32_t seq, uint32_t tokens)
     uint64_t want = blocks_for(tokens);
     if (s->where != BR_KV_EMPTY && s->where != BR_KV_DEVICE)
         return false;
-    return want <= s->n_blocks || (want <= kv->config.max_blocks_per_seq &&
-                                   want - s->n_blocks <= pool_available(&kv->tiers[KV_DEVICE].pool, s->shape));
+    return want <= s->n_blocks ||
+           (want <= kv->config.max_blocks_per_seq && want - s->n_blocks <= kv_available(kv, KV_DEVICE, s->shape));
 }
 
 enum br_kv_where br_kv_where(const struct br_kv *kv, int32_t seq)

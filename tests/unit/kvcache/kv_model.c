@@ -116,8 +116,14 @@ bool model_copying(const struct model *m, uint32_t cell, uint32_t n)
     return false;
 }
 
-/* Merged copies are taken apart into blocks: both ends lie in slabs of one shape, which the destination's owner tells.
- */
+/* Size of a block at this device offset, as its slab is bound. */
+static uint32_t block_bytes_at(const struct model *m, uint64_t offset)
+{
+    uint32_t slab = (uint32_t)(m->slabs[KV_DEVICE] - 1 - offset / (SLAB_CELLS * CELL));
+    return (uint32_t)m->kv->block_bytes[m->kv->tiers[KV_DEVICE].pool.slabs[slab].shape];
+}
+
+/* Merged copies are taken apart into blocks; one may run from a full slab into the next, of another shape. */
 void model_copies_add(struct model *m, const struct br_kv_moves *moves)
 {
     if (moves->ticket == BR_KV_NONE)
@@ -126,10 +132,10 @@ void model_copies_add(struct model *m, const struct br_kv_moves *moves)
     m->tickets[m->n_tickets].n = 0;
     for (uint32_t i = 0; i < moves->n_moves; i++) {
         const struct br_kv_move *v = &moves->moves[i];
-        uint32_t slab = (uint32_t)(m->slabs[KV_DEVICE] - 1 - v->to / (SLAB_CELLS * CELL));
-        uint64_t step = m->kv->block_bytes[m->kv->tiers[KV_DEVICE].pool.slabs[slab].shape];
-        assert_int_equal(v->bytes % step, 0);
-        for (uint64_t at = 0; at < v->bytes; at += step) {
+        for (uint64_t at = 0, step; at < v->bytes; at += step) {
+            step = block_bytes_at(m, v->to + at);
+            assert_int_equal(block_bytes_at(m, v->from + at), step);
+            assert_true(at + step <= v->bytes);
             assert_true(m->n_copies < COPIES);
             m->copies[m->n_copies].from = (uint32_t)((v->from + at) / CELL);
             m->copies[m->n_copies].to = (uint32_t)((v->to + at) / CELL);

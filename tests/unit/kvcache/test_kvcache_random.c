@@ -1,11 +1,11 @@
-/* 10^5 random operations against a naive model that knows the owner and the content of every byte. */
+/* 30000 random operations against a naive model that knows the owner and the content of every byte. */
 #include <string.h>
 
 #include "base/rng.h"
 #include "kvcache/kvcache.h"
 #include "tests/cmocka.h"
 
-enum { SLAB = 960, DEVICE = 9 * SLAB, HOST = 6 * SLAB, SHAPES = 4, SEQS = 24, BLOCKS = 12, OPS = 100000 };
+enum { SLAB = 960, DEVICE = 9 * SLAB, HOST = 6 * SLAB, SHAPES = 4, SEQS = 24, BLOCKS = 12, OPS = 30000 };
 
 static const uint64_t BLOCK_BYTES[SHAPES] = {64, 100, 240, 959};
 

@@ -21,7 +21,7 @@ static const uint64_t BLOCK_BYTES[SHAPES] = {
 static const uint32_t SHAPE_OF[MODELS] = {0, 0, 0, 1, 1, 2};
 static const uint64_t SLAB_BYTES = 4 * 10240; /* 45 blocks of 896 (99 %), 20 of 2048, 16 of 2560 */
 
-static uint64_t block_operations = 1000000, seed = 1, check_every = 16;
+static uint64_t block_operations = 300000, seed = 1, check_every = 16;
 
 struct plan {
     struct br_kv *kv;

@@ -1,17 +1,16 @@
 #include "kvcache/pool.h"
 
 #include <assert.h>
-#include <string.h>
 
-static uint32_t fullness(const struct pool_shape *shape, uint32_t used)
+static uint32_t list_of(const struct pool_shape *shape, const struct pool_slab *slab, uint32_t used)
 {
-    return (uint32_t)((uint64_t)used * POOL_CLASSES / shape->per_slab);
+    return slab->leaving ? POOL_LEAVING : 1 + (uint32_t)((uint64_t)used * (POOL_CLASSES - 1) / shape->per_slab);
 }
 
 static void list_add(struct pool *pool, struct pool_shape *shape, int32_t slab)
 {
     struct pool_slab *s = &pool->slabs[slab];
-    uint32_t class = fullness(shape, s->used);
+    uint32_t class = list_of(shape, s, s->used);
     s->prev = POOL_NONE;
     s->next = shape->lists[class];
     if (s->next != POOL_NONE)
@@ -23,7 +22,7 @@ static void list_add(struct pool *pool, struct pool_shape *shape, int32_t slab)
 static void list_remove(struct pool *pool, struct pool_shape *shape, int32_t slab)
 {
     struct pool_slab *s = &pool->slabs[slab];
-    uint32_t class = fullness(shape, s->used);
+    uint32_t class = list_of(shape, s, s->used);
     if (s->next != POOL_NONE)
         pool->slabs[s->next].prev = s->prev;
     if (s->prev != POOL_NONE)
@@ -43,9 +42,13 @@ static bool has_room(const struct pool_shape *shape, const struct pool_slab *sla
 static void slab_count(struct pool *pool, struct pool_shape *shape, int32_t slab, uint32_t used)
 {
     struct pool_slab *s = &pool->slabs[slab];
-    bool moves = !has_room(shape, s) || used == shape->per_slab || fullness(shape, used) != fullness(shape, s->used);
+    bool moves =
+        !has_room(shape, s) || used == shape->per_slab || list_of(shape, s, used) != list_of(shape, s, s->used);
     if (moves && has_room(shape, s))
         list_remove(pool, shape, slab);
+    shape->free = shape->free + s->used - used;
+    if (s->leaving)
+        shape->free_leaving = shape->free_leaving + s->used - used;
     s->used = used;
     if (moves && has_room(shape, s))
         list_add(pool, shape, slab);
@@ -53,71 +56,42 @@ static void slab_count(struct pool *pool, struct pool_shape *shape, int32_t slab
 
 static int32_t slab_bind(struct pool *pool, uint32_t shape)
 {
-    int32_t slab = pool->free;
-    struct pool_slab *s = &pool->slabs[slab];
+    int32_t slab = pool_lowest_free(pool);
     assert(slab != POOL_NONE);
-    pool->free = s->next;
-    pool->n_free--;
-    s->shape = (int32_t)shape;
-    s->used = s->high = 0;
+    bits_remove(&pool->free, (uint32_t)slab);
+    bits_add(&pool->bound, (uint32_t)slab);
+    pool->n_bound++;
+    pool->slabs[slab].shape = (int32_t)shape;
+    pool->slabs[slab].used = 0;
+    pool->shapes[shape].n_slabs++;
     pool->shapes[shape].free += pool->shapes[shape].per_slab;
     list_add(pool, &pool->shapes[shape], slab);
     return slab;
 }
 
-/* Clearing the returned places costs a word for every 64 blocks taken since the slab was bound. */
 static void slab_unbind(struct pool *pool, int32_t slab)
 {
     struct pool_slab *s = &pool->slabs[slab];
     struct pool_shape *shape = &pool->shapes[s->shape];
     list_remove(pool, shape, slab);
     shape->free -= shape->per_slab;
-    memset(pool->leaf + (size_t)slab * pool->leaf_words, 0, (s->high + 63) / 64 * sizeof(uint64_t));
-    memset(pool->mid + (size_t)slab * pool->mid_words, 0, (s->high + 4095) / 4096 * sizeof(uint64_t));
-    s->top = 0;
-    s->high = 0;
+    shape->free_leaving -= s->leaving ? shape->per_slab : 0;
+    shape->n_slabs--;
+    places_reset(&s->places);
+    s->leaving = false;
     s->shape = POOL_NONE;
-    s->next = pool->free;
-    pool->free = slab;
-    pool->n_free++;
-}
-
-static void place_return(struct pool *pool, int32_t slab, uint32_t place)
-{
-    uint64_t *leaf = pool->leaf + (size_t)slab * pool->leaf_words;
-    uint64_t *mid = pool->mid + (size_t)slab * pool->mid_words;
-    leaf[place >> 6] |= 1ull << (place & 63);
-    mid[place >> 12] |= 1ull << (place >> 6 & 63);
-    pool->slabs[slab].top |= 1ull << (place >> 12);
-}
-
-/* The lowest returned place, or the next one never taken. */
-static uint32_t place_take(struct pool *pool, int32_t slab)
-{
-    struct pool_slab *s = &pool->slabs[slab];
-    uint64_t *leaf = pool->leaf + (size_t)slab * pool->leaf_words;
-    uint64_t *mid = pool->mid + (size_t)slab * pool->mid_words;
-    uint32_t a, b, place;
-    if (!s->top)
-        return s->high++;
-    a = (uint32_t)__builtin_ctzll(s->top);
-    b = a << 6 | (uint32_t)__builtin_ctzll(mid[a]);
-    place = b << 6 | (uint32_t)__builtin_ctzll(leaf[b]);
-    leaf[b] &= leaf[b] - 1;
-    if (!leaf[b])
-        mid[a] &= mid[a] - 1;
-    if (!mid[a])
-        s->top &= s->top - 1;
-    return place;
+    bits_remove(&pool->bound, (uint32_t)slab);
+    bits_add(&pool->free, (uint32_t)slab);
+    pool->n_bound--;
 }
 
 void pool_init(struct pool *pool, uint32_t max_shapes)
 {
-    pool->n_free = pool->n_slabs;
-    pool->free = pool->n_slabs ? 0 : POOL_NONE;
-    for (uint32_t i = 0; i < pool->n_slabs; i++)
-        pool->slabs[i] = (struct pool_slab){
-            .shape = POOL_NONE, .prev = POOL_NONE, .next = i + 1 < pool->n_slabs ? (int32_t)i + 1 : POOL_NONE};
+    pool->limit = pool->n_slabs;
+    for (uint32_t i = 0; i < pool->n_slabs; i++) {
+        pool->slabs[i].shape = POOL_NONE;
+        bits_add(&pool->free, i);
+    }
     for (uint32_t i = 0; i < max_shapes; i++)
         pool_shape_init(pool, i, 0);
 }
@@ -133,96 +107,69 @@ void pool_shape_init(struct pool *pool, uint32_t shape, uint32_t per_slab)
 uint64_t pool_available(const struct pool *pool, uint32_t shape)
 {
     const struct pool_shape *s = &pool->shapes[shape];
-    return s->free + (uint64_t)pool->n_free * s->per_slab;
+    return s->free + (uint64_t)pool_free_slabs(pool) * s->per_slab;
+}
+
+static int32_t slab_choose(struct pool *pool, uint32_t shape)
+{
+    const struct pool_shape *s = &pool->shapes[shape];
+    if (s->nonempty >> (POOL_LEAVING + 1))
+        return s->lists[31 - __builtin_clz(s->nonempty)];
+    return pool_free_slabs(pool) ? slab_bind(pool, shape) : s->lists[POOL_LEAVING];
 }
 
 uint32_t pool_take(struct pool *pool, uint32_t shape)
 {
     struct pool_shape *s = &pool->shapes[shape];
-    int32_t slab;
+    int32_t slab = slab_choose(pool, shape);
     uint32_t place;
-    if (s->nonempty)
-        slab = s->lists[31 - __builtin_clz(s->nonempty)];
-    else
-        slab = slab_bind(pool, shape);
-    place = place_take(pool, slab);
+    assert(slab != POOL_NONE);
+    place = places_take(&pool->slabs[slab].places);
     assert(place < s->per_slab);
-    s->free--;
     slab_count(pool, s, slab, pool->slabs[slab].used + 1);
-    return (uint32_t)slab * s->per_slab + place;
+    return pool_block(pool, (uint32_t)slab, place);
 }
 
-void pool_give(struct pool *pool, uint32_t shape, uint32_t block)
+void pool_give(struct pool *pool, uint32_t block)
 {
-    struct pool_shape *s = &pool->shapes[shape];
-    int32_t slab = (int32_t)(block / s->per_slab);
-    assert(pool->slabs[slab].shape == (int32_t)shape && pool_taken(pool, (uint32_t)slab, block % s->per_slab));
-    place_return(pool, slab, block % s->per_slab);
-    s->free++;
-    slab_count(pool, s, slab, pool->slabs[slab].used - 1);
-    if (pool->slabs[slab].used == 0)
+    int32_t slab = (int32_t)pool_slab_of(pool, block);
+    struct pool_slab *b = &pool->slabs[slab];
+    struct pool_shape *s = &pool->shapes[b->shape];
+    assert(b->shape != POOL_NONE && pool_taken(pool, block));
+    places_return(&b->places, pool_place_of(pool, block));
+    slab_count(pool, s, slab, b->used - 1);
+    if (b->used == 0)
         slab_unbind(pool, slab);
 }
 
-bool pool_taken(const struct pool *pool, uint32_t slab, uint32_t place)
+bool pool_taken(const struct pool *pool, uint32_t block)
 {
-    const uint64_t *leaf = pool->leaf + (size_t)slab * pool->leaf_words;
-    return place < pool->slabs[slab].high && !(leaf[place >> 6] >> (place & 63) & 1);
+    return places_taken(&pool->slabs[pool_slab_of(pool, block)].places, pool_place_of(pool, block));
 }
 
-static const char *slab_broken(const struct pool *pool, uint32_t slab)
+int32_t pool_lowest_free(const struct pool *pool)
 {
-    const struct pool_slab *s = &pool->slabs[slab];
-    const uint64_t *leaf = pool->leaf + (size_t)slab * pool->leaf_words;
-    const uint64_t *mid = pool->mid + (size_t)slab * pool->mid_words;
-    uint32_t returned = 0;
-    for (uint32_t i = 0; i < pool->leaf_words; i++) {
-        returned += (uint32_t)__builtin_popcountll(leaf[i]);
-        if ((leaf[i] != 0) != (mid[i >> 6] >> (i & 63) & 1))
-            return "a summary word disagrees with its places";
-    }
-    for (uint32_t i = 0; i < pool->mid_words; i++)
-        if ((mid[i] != 0) != (s->top >> i & 1))
-            return "a top word disagrees with its summary";
-    if (s->shape == POOL_NONE)
-        return s->used || s->high || s->top ? "a free slab holds blocks" : NULL;
-    if (s->used == 0)
-        return "an empty slab is bound to a shape";
-    return s->high - returned == s->used ? NULL : "a slab's count of taken blocks is wrong";
+    return pool_free_slabs(pool) ? bits_lowest(&pool->free) : POOL_NONE;
 }
 
-static const char *shape_broken(const struct pool *pool, uint32_t shape)
+uint32_t pool_reach(const struct pool *pool)
 {
-    const struct pool_shape *s = &pool->shapes[shape];
-    uint64_t bound_free = 0, listed_free = 0;
-    for (uint32_t i = 0; i < pool->n_slabs; i++)
-        if (pool->slabs[i].shape == (int32_t)shape)
-            bound_free += s->per_slab - pool->slabs[i].used;
-    for (uint32_t class = 0; class < POOL_CLASSES; class ++) {
-        if ((s->lists[class] != POOL_NONE) != (s->nonempty >> class & 1))
-            return "the mask of fullness lists is wrong";
-        for (int32_t i = s->lists[class]; i != POOL_NONE; i = pool->slabs[i].next) {
-            if (pool->slabs[i].shape != (int32_t)shape || fullness(s, pool->slabs[i].used) != class)
-                return "a slab is in the wrong list";
-            listed_free += s->per_slab - pool->slabs[i].used;
-        }
-    }
-    return bound_free == s->free && listed_free == s->free ? NULL : "a shape's count of free blocks is wrong";
+    return (uint32_t)(bits_below(&pool->bound, pool->n_slabs) + 1);
 }
 
-const char *pool_broken(const struct pool *pool, uint32_t n_shapes)
+void pool_slab_leaving(struct pool *pool, uint32_t slab, bool leaving)
 {
-    const char *broken = NULL;
-    uint32_t n_free = 0, n_listed = 0;
-    for (uint32_t i = 0; i < pool->n_slabs && !broken; i++) {
-        n_free += pool->slabs[i].shape == POOL_NONE;
-        broken = slab_broken(pool, i);
-    }
-    for (uint32_t i = 0; i < n_shapes && !broken; i++)
-        broken = shape_broken(pool, i);
-    for (int32_t i = pool->free; !broken && i != POOL_NONE && n_listed <= pool->n_slabs; i = pool->slabs[i].next)
-        n_listed++;
-    if (!broken && (n_free != pool->n_free || n_listed != n_free))
-        broken = "the count of free slabs is wrong";
-    return broken;
+    struct pool_slab *s = &pool->slabs[slab];
+    struct pool_shape *shape = &pool->shapes[s->shape];
+    if (s->leaving == leaving)
+        return;
+    if (has_room(shape, s))
+        list_remove(pool, shape, (int32_t)slab);
+    s->leaving = leaving;
+    if (leaving)
+        shape->free_leaving += shape->per_slab - s->used;
+    else
+        shape->free_leaving -= shape->per_slab - s->used;
+    if (has_room(shape, s))
+        list_add(pool, shape, (int32_t)slab);
 }

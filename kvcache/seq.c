@@ -5,19 +5,17 @@
 
 static int shape_check(const struct br_kv *kv, uint64_t block_bytes, struct br_err *err)
 {
-    uint64_t per_slab = block_bytes ? kv->config.slab_bytes / block_bytes : 0, most;
-    uint32_t device = kv->tiers[KV_DEVICE].pool.n_slabs, host = kv->tiers[KV_HOST].pool.n_slabs;
-    if (block_bytes < BR_KV_TOKENS || per_slab == 0)
+    uint64_t per_slab = block_bytes ? kv->config.slab_bytes / block_bytes : 0;
+    if (block_bytes < kv->config.min_block_bytes || per_slab == 0)
         return br_err_set(err, BR_EINVAL,
-                          "kvcache: a block of %llu bytes (%d tokens) does not fit a slab of %llu bytes",
-                          (unsigned long long)block_bytes, BR_KV_TOKENS, (unsigned long long)kv->config.slab_bytes);
-    most = per_slab * (device > host ? device : host);
-    if (per_slab > POOL_SLAB_BLOCKS || most > UINT32_MAX)
+                          "kvcache: a block of %llu bytes (%d tokens) does not fit a slab of %llu bytes, or is smaller "
+                          "than min_block_bytes (%llu)",
+                          (unsigned long long)block_bytes, BR_KV_TOKENS, (unsigned long long)kv->config.slab_bytes,
+                          (unsigned long long)kv->config.min_block_bytes);
+    if (per_slab > PLACES_MAX)
         return br_err_set(err, BR_ENOTSUP,
-                          "kvcache: blocks of %llu bytes make %llu in a slab (most %d) and %llu in a region: use "
-                          "smaller slabs or regions",
-                          (unsigned long long)block_bytes, (unsigned long long)per_slab, POOL_SLAB_BLOCKS,
-                          (unsigned long long)most);
+                          "kvcache: blocks of %llu bytes make %llu in a slab (most %d): use smaller slabs",
+                          (unsigned long long)block_bytes, (unsigned long long)per_slab, PLACES_MAX);
     return 0;
 }
 
@@ -58,21 +56,7 @@ void kv_seq_release(struct br_kv *kv, int32_t seq)
     kv->n_open--;
 }
 
-void kv_take(struct br_kv *kv, enum kv_tier tier, int32_t seq, uint32_t from, uint32_t to)
-{
-    uint32_t *table = kv_table(kv, tier, seq);
-    for (uint32_t i = from; i < to; i++)
-        table[i] = pool_take(&kv->tiers[tier].pool, kv->seqs[seq].shape);
-}
-
-void kv_give(struct br_kv *kv, enum kv_tier tier, int32_t seq)
-{
-    const uint32_t *table = kv_table(kv, tier, seq);
-    for (uint32_t i = kv->seqs[seq].n_blocks; i-- > 0;)
-        pool_give(&kv->tiers[tier].pool, kv->seqs[seq].shape, table[i]);
-}
-
-static const struct kv_seq *open_seq(const struct br_kv *kv, int32_t seq)
+const struct kv_seq *kv_open_seq(const struct br_kv *kv, int32_t seq)
 {
     assert(seq >= 0 && (uint32_t)seq < kv->config.max_seqs && kv->seqs[seq].life == KV_OPEN);
     return &kv->seqs[seq];
@@ -81,11 +65,10 @@ static const struct kv_seq *open_seq(const struct br_kv *kv, int32_t seq)
 void br_kv_drop(struct br_kv *kv, int32_t seq)
 {
     struct kv_seq *s = &kv->seqs[seq];
-    enum kv_tier tier = s->where == BR_KV_HOST ? KV_HOST : KV_DEVICE;
-    (void)open_seq(kv, seq);
-    assert(s->where == BR_KV_EMPTY || s->where == BR_KV_DEVICE || s->where == BR_KV_HOST);
+    enum kv_tier tier = s->where == BR_KV_HOST ? KV_HOST : s->where == BR_KV_DISK ? KV_DISK : KV_DEVICE;
+    (void)kv_open_seq(kv, seq);
+    assert(!kv_moving(s));
     kv_give(kv, tier, seq);
-    kv->tiers[tier].bytes_owned -= kv_seq_bytes(kv, s);
     s->n_blocks = 0;
     s->where = BR_KV_EMPTY;
 }
@@ -93,8 +76,8 @@ void br_kv_drop(struct br_kv *kv, int32_t seq)
 void br_kv_close(struct br_kv *kv, int32_t seq)
 {
     struct kv_seq *s = &kv->seqs[seq];
-    (void)open_seq(kv, seq);
-    if (s->where == BR_KV_GOING_OUT || s->where == BR_KV_COMING_IN) {
+    (void)kv_open_seq(kv, seq);
+    if (kv_moving(s)) {
         s->life = KV_CLOSING;
         return;
     }
@@ -110,8 +93,8 @@ static uint64_t blocks_for(uint32_t tokens)
 int br_kv_extend(struct br_kv *kv, int32_t seq, uint32_t tokens, struct br_err *err)
 {
     struct kv_seq *s = &kv->seqs[seq];
-    uint64_t want = blocks_for(tokens), free = pool_available(&kv->tiers[KV_DEVICE].pool, s->shape);
-    (void)open_seq(kv, seq);
+    uint64_t want = blocks_for(tokens), free = kv_available(kv, KV_DEVICE, s->shape);
+    (void)kv_open_seq(kv, seq);
     assert(s->where == BR_KV_EMPTY || s->where == BR_KV_DEVICE);
     if (want <= s->n_blocks)
         return 0;
@@ -123,7 +106,6 @@ int br_kv_extend(struct br_kv *kv, int32_t seq, uint32_t tokens, struct br_err *
                           (unsigned long long)(want - s->n_blocks), (unsigned long long)kv->block_bytes[s->shape],
                           (unsigned long long)free);
     kv_take(kv, KV_DEVICE, seq, s->n_blocks, (uint32_t)want);
-    kv->tiers[KV_DEVICE].bytes_owned += (want - s->n_blocks) * kv->block_bytes[s->shape];
     s->n_blocks = (uint32_t)want;
     s->where = BR_KV_DEVICE;
     return 0;
@@ -131,33 +113,27 @@ int br_kv_extend(struct br_kv *kv, int32_t seq, uint32_t tokens, struct br_err *
 
 bool br_kv_can_extend(const struct br_kv *kv, int32_t seq, uint32_t tokens)
 {
-    const struct kv_seq *s = open_seq(kv, seq);
+    const struct kv_seq *s = kv_open_seq(kv, seq);
     uint64_t want = blocks_for(tokens);
     if (s->where != BR_KV_EMPTY && s->where != BR_KV_DEVICE)
         return false;
-    return want <= s->n_blocks || (want <= kv->config.max_blocks_per_seq &&
-                                   want - s->n_blocks <= pool_available(&kv->tiers[KV_DEVICE].pool, s->shape));
+    return want <= s->n_blocks ||
+           (want <= kv->config.max_blocks_per_seq && want - s->n_blocks <= kv_available(kv, KV_DEVICE, s->shape));
 }
 
 enum br_kv_where br_kv_where(const struct br_kv *kv, int32_t seq)
 {
-    return open_seq(kv, seq)->where;
+    return kv_open_seq(kv, seq)->where;
 }
 
 uint32_t br_kv_blocks(const struct br_kv *kv, int32_t seq)
 {
-    return open_seq(kv, seq)->n_blocks;
+    return kv_open_seq(kv, seq)->n_blocks;
 }
 
 uint64_t br_kv_block_offset(const struct br_kv *kv, int32_t seq, uint32_t i)
 {
-    const struct kv_seq *s = open_seq(kv, seq);
+    const struct kv_seq *s = kv_open_seq(kv, seq);
     assert(i < s->n_blocks && (s->where == BR_KV_DEVICE || s->where == BR_KV_COMING_IN));
     return kv_offset(kv, KV_DEVICE, s->shape, kv_table(kv, KV_DEVICE, seq)[i]);
-}
-
-uint64_t br_kv_device_blocks_free(const struct br_kv *kv, uint32_t shape)
-{
-    assert(shape < kv->n_shapes);
-    return pool_available(&kv->tiers[KV_DEVICE].pool, shape);
 }

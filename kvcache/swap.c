@@ -2,67 +2,107 @@
  * swap at most, so its handle is the ticket. */
 #include <assert.h>
 
-#include "kvcache/books.h"
+#include "kvcache/transfer.h"
 
-/* Blocks that lie side by side in both regions make one copy. */
-static void copies_fill(struct br_kv *kv, int32_t seq, struct br_kv_swap *out)
+static const enum br_kv_where HOME[KV_TIERS] = {BR_KV_DEVICE, BR_KV_HOST, BR_KV_DISK};
+
+struct route {
+    enum kv_tier from, to;
+};
+
+static struct route route_of(enum br_kv_where where)
+{
+    switch (where) {
+    case BR_KV_GOING_OUT:
+        return (struct route){KV_DEVICE, KV_HOST};
+    case BR_KV_COMING_IN:
+        return (struct route){KV_HOST, KV_DEVICE};
+    case BR_KV_GOING_TO_DISK:
+        return (struct route){KV_HOST, KV_DISK};
+    case BR_KV_COMING_FROM_DISK:
+        return (struct route){KV_DISK, KV_HOST};
+    case BR_KV_EMPTY:
+    case BR_KV_DEVICE:
+    case BR_KV_HOST:
+    case BR_KV_DISK:
+        break;
+    }
+    return (struct route){KV_TIERS, KV_TIERS};
+}
+
+bool kv_in_tier(enum br_kv_where where, enum kv_tier tier)
+{
+    struct route r = route_of(where);
+    return where == HOME[tier] || r.from == tier || r.to == tier;
+}
+
+/* A device-to-device copy may still have to write what the swap would read. */
+static bool held(const struct br_kv *kv, int32_t seq)
+{
+    const uint32_t *table = kv_table(kv, KV_DEVICE, seq);
+    for (uint32_t i = 0; i < kv->seqs[seq].n_blocks; i++)
+        if (kv->tiers[KV_DEVICE].blocks[table[i]].holds)
+            return true;
+    return false;
+}
+
+/* Blocks that the other tier has under the same key need no copy. */
+static void known_ref(struct br_kv *kv, int32_t seq, enum kv_tier from, enum kv_tier to)
 {
     const struct kv_seq *s = &kv->seqs[seq];
-    const uint32_t *device = kv_table(kv, KV_DEVICE, seq), *host = kv_table(kv, KV_HOST, seq);
-    struct br_kv_copy *copies = kv->copies + (size_t)seq * kv->config.max_blocks_per_seq;
-    uint64_t bytes = kv->block_bytes[s->shape];
-    *out = (struct br_kv_swap){.copies = copies, .ticket = seq};
     for (uint32_t i = 0; i < s->n_blocks; i++) {
-        struct br_kv_copy next = {kv_offset(kv, KV_DEVICE, s->shape, device[i]),
-                                  kv_offset(kv, KV_HOST, s->shape, host[i]), bytes};
-        struct br_kv_copy *last = out->n_copies ? &copies[out->n_copies - 1] : NULL;
-        if (last && last->device + last->bytes == next.device && last->host + last->bytes == next.host)
-            last->bytes += bytes;
+        int32_t node = kv_block_node(&kv->tiers[from].blocks[kv_table(kv, from, seq)[i]]);
+        if (node != BR_KV_NONE)
+            node = kv_find(kv, to, s->shape, &kv->nodes[node].key);
+        if (node != BR_KV_NONE)
+            kv_ref(kv, to, kv_entry(kv, seq, i), kv->nodes[node].block);
         else
-            copies[out->n_copies++] = next;
+            kv_table(kv, to, seq)[i] = KV_NO_BLOCK;
     }
 }
 
-static int swap_start(struct br_kv *kv, int32_t seq, enum kv_tier from, enum kv_tier to, struct br_kv_swap *out,
-                      struct br_err *err)
+static int swap_start(struct br_kv *kv, int32_t seq, enum br_kv_where where, struct br_kv_swap *out, struct br_err *err)
 {
     struct kv_seq *s = &kv->seqs[seq];
-    uint64_t bytes = kv_seq_bytes(kv, s), free = pool_available(&kv->tiers[to].pool, s->shape);
-    assert(s->life == KV_OPEN && s->where == (from == KV_DEVICE ? BR_KV_DEVICE : BR_KV_HOST));
-    if (s->n_blocks > free)
-        return br_err_set(err, BR_ENOMEM, "kvcache: %u blocks of %llu bytes wanted on the %s, %llu free", s->n_blocks,
-                          (unsigned long long)kv->block_bytes[s->shape], to == KV_HOST ? "host" : "device",
-                          (unsigned long long)free);
-    kv_take(kv, to, seq, 0, s->n_blocks);
-    kv->tiers[from].bytes_owned -= bytes;
-    kv->tiers[from].bytes_in_flight += bytes;
-    kv->tiers[to].bytes_in_flight += bytes;
-    s->where = to == KV_HOST ? BR_KV_GOING_OUT : BR_KV_COMING_IN;
-    copies_fill(kv, seq, out);
-    return 0;
+    struct route r = route_of(where);
+    int rc;
+    assert(s->life == KV_OPEN && s->where == HOME[r.from]);
+    if (r.from == KV_DEVICE && held(kv, seq))
+        return br_err_set(err, BR_EBUSY, "kvcache: a block of the sequence is in a copy on the device");
+    known_ref(kv, seq, r.from, r.to);
+    rc = kv_transfer(kv, seq, r.from, r.to, out, err);
+    if (rc == 0)
+        s->where = where;
+    return rc;
 }
 
 int br_kv_swap_out(struct br_kv *kv, int32_t seq, struct br_kv_swap *out, struct br_err *err)
 {
-    return swap_start(kv, seq, KV_DEVICE, KV_HOST, out, err);
+    return swap_start(kv, seq, BR_KV_GOING_OUT, out, err);
 }
 
 int br_kv_swap_in(struct br_kv *kv, int32_t seq, struct br_kv_swap *out, struct br_err *err)
 {
-    return swap_start(kv, seq, KV_HOST, KV_DEVICE, out, err);
+    return swap_start(kv, seq, BR_KV_COMING_IN, out, err);
+}
+
+int br_kv_to_disk(struct br_kv *kv, int32_t seq, struct br_kv_swap *out, struct br_err *err)
+{
+    return swap_start(kv, seq, BR_KV_GOING_TO_DISK, out, err);
+}
+
+int br_kv_from_disk(struct br_kv *kv, int32_t seq, struct br_kv_swap *out, struct br_err *err)
+{
+    return swap_start(kv, seq, BR_KV_COMING_FROM_DISK, out, err);
 }
 
 void br_kv_swap_done(struct br_kv *kv, int32_t ticket)
 {
     struct kv_seq *s = &kv->seqs[ticket];
-    uint64_t bytes = kv_seq_bytes(kv, s);
-    enum kv_tier to = s->where == BR_KV_GOING_OUT ? KV_HOST : KV_DEVICE, from = to == KV_HOST ? KV_DEVICE : KV_HOST;
-    assert(s->life != KV_FREE && (s->where == BR_KV_GOING_OUT || s->where == BR_KV_COMING_IN));
-    kv_give(kv, from, ticket);
-    kv->tiers[from].bytes_in_flight -= bytes;
-    kv->tiers[to].bytes_in_flight -= bytes;
-    kv->tiers[to].bytes_owned += bytes;
-    s->where = to == KV_HOST ? BR_KV_HOST : BR_KV_DEVICE;
+    struct route r = route_of(s->where);
+    assert(s->life != KV_FREE && kv_moving(s));
+    kv_transfer_end(kv, ticket, r.from, r.to);
+    s->where = HOME[r.to];
     if (s->life == KV_CLOSING) {
         s->life = KV_OPEN;
         br_kv_close(kv, ticket);

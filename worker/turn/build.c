@@ -107,14 +107,26 @@ static uint64_t slab_choose(const struct br_turn *t)
     return slab & ~63ull;
 }
 
+static uint64_t smallest_block(const struct br_turn *t)
+{
+    uint64_t smallest = 0;
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (!smallest || t->models[i].info.kv_block_bytes < smallest)
+            smallest = t->models[i].info.kv_block_bytes;
+    return smallest;
+}
+
 static int kv_start(struct br_turn *t, struct br_err *err)
 {
     struct br_kv_config c = {.device_bytes = t->config.kv_bytes,
                              .host_bytes = t->config.host_kv_bytes,
                              .max_shapes = t->n_models ? t->n_models : 1,
                              .max_seqs = t->config.max_seqs + TURN_MAX_SWAPS,
-                             .max_blocks_per_seq = t->config.max_context / BR_KV_TOKENS + 1};
+                             .max_blocks_per_seq = t->config.max_context / BR_KV_TOKENS + 1,
+                             .min_block_bytes = smallest_block(t)};
     c.slab_bytes = t->config.slab_bytes = slab_choose(t);
+    if (c.min_block_bytes > c.slab_bytes)
+        c.min_block_bytes = 0; /* such a model is refused by br_kv_shape_add, with the numbers */
     t->kv_base = t->dev->memory + arena_bytes(t);
     if (c.host_bytes) {
         int access = t->dev->ops->timed ? PROT_NONE : PROT_READ | PROT_WRITE;

@@ -12,9 +12,12 @@ static enum br_dev_kv kv_state(enum br_kv_where where)
     case BR_KV_DEVICE:
         return BR_DEV_KV_ON_DEVICE;
     case BR_KV_HOST:
+    case BR_KV_DISK:
         return BR_DEV_KV_ON_HOST;
     case BR_KV_GOING_OUT:
     case BR_KV_COMING_IN:
+    case BR_KV_GOING_TO_DISK:
+    case BR_KV_COMING_FROM_DISK:
         break;
     }
     return BR_DEV_KV_MOVING;

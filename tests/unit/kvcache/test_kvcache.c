@@ -6,7 +6,12 @@
 
 static struct br_kv *create(uint64_t device, uint64_t host, uint64_t slab)
 {
-    struct br_kv_config config = {device, host, slab, 8, 64, 64};
+    struct br_kv_config config = {.device_bytes = device,
+                                  .host_bytes = host,
+                                  .slab_bytes = slab,
+                                  .max_shapes = 8,
+                                  .max_seqs = 64,
+                                  .max_blocks_per_seq = 64};
     struct br_err err;
     struct br_kv *kv = NULL;
     assert_int_equal(br_kv_create(&config, &kv, &err), 0);
@@ -89,7 +94,18 @@ static void blocks_by_tokens(void **state)
 static void bad_shapes_and_configs(void **state)
 {
     struct br_kv *kv = create(10000, 0, 1000), *none = NULL;
-    struct br_kv_config no_slab = {999, 0, 1000, 1, 1, 1}, no_seqs = {1000, 0, 1000, 1, 0, 1};
+    struct br_kv_config no_slab = {.device_bytes = 999,
+                                   .host_bytes = 0,
+                                   .slab_bytes = 1000,
+                                   .max_shapes = 1,
+                                   .max_seqs = 1,
+                                   .max_blocks_per_seq = 1},
+                        no_seqs = {.device_bytes = 1000,
+                                   .host_bytes = 0,
+                                   .slab_bytes = 1000,
+                                   .max_shapes = 1,
+                                   .max_seqs = 0,
+                                   .max_blocks_per_seq = 1};
     struct br_err err;
     uint32_t a = shape(kv, 100), b;
     (void)state;
@@ -110,7 +126,12 @@ static void bad_shapes_and_configs(void **state)
 /* 3-level limit: 64^3 blocks in a slab work, more are refused. */
 static void many_blocks_in_a_slab(void **state)
 {
-    struct br_kv_config config = {64ull << 20, 0, 64ull << 20, 2, 1, 300000};
+    struct br_kv_config config = {.device_bytes = 64ull << 20,
+                                  .host_bytes = 0,
+                                  .slab_bytes = 64ull << 20,
+                                  .max_shapes = 2,
+                                  .max_seqs = 1,
+                                  .max_blocks_per_seq = 300000};
     struct br_kv *kv;
     struct br_err err;
     uint32_t s;
@@ -241,7 +262,12 @@ static void full_host_refuses_and_drop_goes_on(void **state)
 
 static void closed_in_flight_counts_as_open(void **state)
 {
-    struct br_kv_config config = {1000, 1000, 1000, 1, 1, 10};
+    struct br_kv_config config = {.device_bytes = 1000,
+                                  .host_bytes = 1000,
+                                  .slab_bytes = 1000,
+                                  .max_shapes = 1,
+                                  .max_seqs = 1,
+                                  .max_blocks_per_seq = 10};
     struct br_kv *kv;
     struct br_err err;
     struct br_kv_swap swap;
@@ -266,7 +292,11 @@ static void closed_in_flight_counts_as_open(void **state)
 static void fragmentation_report(void **state)
 {
     static const uint64_t block_bytes[] = {16 * 56, 16 * 96, 16 * 128, 16 * 320, 16 * 512, 16 * 800};
-    struct br_kv_config config = {256ull << 18, 0, 1 << 18, 6, 512, 128};
+    struct br_kv_config config = {.device_bytes = 256ull << 18,
+                                  .slab_bytes = 1 << 18,
+                                  .max_shapes = 6,
+                                  .max_seqs = 512,
+                                  .max_blocks_per_seq = 128};
     struct br_rng rng = {.seed = 16};
     int32_t seqs[512];
     uint32_t shapes[6], n = 0;

@@ -1,11 +1,11 @@
-/* 10^5 random operations against a naive model that knows the owner and the content of every byte. */
+/* 30000 random operations against a naive model that knows the owner and the content of every byte. */
 #include <string.h>
 
 #include "base/rng.h"
 #include "kvcache/kvcache.h"
 #include "tests/cmocka.h"
 
-enum { SLAB = 960, DEVICE = 9 * SLAB, HOST = 6 * SLAB, SHAPES = 4, SEQS = 24, BLOCKS = 12, OPS = 100000 };
+enum { SLAB = 960, DEVICE = 9 * SLAB, HOST = 6 * SLAB, SHAPES = 4, SEQS = 24, BLOCKS = 12, OPS = 30000 };
 
 static const uint64_t BLOCK_BYTES[SHAPES] = {64, 100, 240, 959};
 
@@ -262,7 +262,12 @@ static void op_random(struct model *m)
 
 static void model_create(struct model *m, uint64_t seed)
 {
-    struct br_kv_config config = {DEVICE + 5, HOST + 7, SLAB, SHAPES, SEQS, BLOCKS};
+    struct br_kv_config config = {.device_bytes = DEVICE + 5,
+                                  .host_bytes = HOST + 7,
+                                  .slab_bytes = SLAB,
+                                  .max_shapes = SHAPES,
+                                  .max_seqs = SEQS,
+                                  .max_blocks_per_seq = BLOCKS};
     struct br_err err;
     memset(m, 0, sizeof *m);
     m->rng.seed = seed;

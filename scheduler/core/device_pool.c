@@ -97,6 +97,19 @@ static void answer(struct dev_pool *d, bool there)
         dp_tell(d, (struct br_pl_event){.kind = BR_PL_KV, .seq = seqs[i], .kv_here = there});
 }
 
+/* The books had no room for what the worker has, or the slot may not run here any more beside a pinned one. */
+static void differences(struct dev_pool *d, struct br_dev_actions *out)
+{
+    d->differ = false;
+    for (uint32_t i = 0; i < d->config.max_slots; i++) {
+        if (!d->slots[i].used || dp_resident_tell(d, i))
+            continue;
+        d->differ = true;
+        if (!d->pool->slots[i].served && out->n_actions < BR_DEV_MAX_ACTIONS / 2)
+            act(out, (struct br_dev_action){BR_DO_EVICT, .slot = i, .bytes = (uint64_t)d->slots[i].resident});
+    }
+}
+
 static void decide(struct dev_pool *d, bool beside, struct br_dev_actions *out)
 {
     const struct br_pl_device *device = &d->pool->devices[0];
@@ -104,6 +117,8 @@ static void decide(struct dev_pool *d, bool beside, struct br_dev_actions *out)
         dp_tell(d, (struct br_pl_event){.kind = BR_PL_STEP_END});
     answer(d, false);
     leftovers(d, out);
+    if (d->differ)
+        differences(d, out);
     br_pl_decide(d->pool, d->now_s, 0, beside, &d->did);
     translate(d, out);
     answer(d, true);

@@ -32,6 +32,7 @@ struct dev_pool {
     struct dp_slot *slots; /* [max_slots] */
     struct dp_seq *seqs;   /* [max_seqs] */
     uint32_t n_seqs, n_paused, n_to_say;
+    bool differ; /* some weights are not as the pool has them */
     double now_s;
     /* the load in flight */
     int32_t loading; /* -1: none of weights */
@@ -48,6 +49,8 @@ extern const struct dev_kind dev_kind_pool;
 /* device_pool_told.c: everything but decisions. */
 void dp_told(struct dev_pool *d, const struct br_dev_event *event);
 void dp_tell(struct dev_pool *d, struct br_pl_event event);
+/* The slot's weights as they are; whether the pool could take that over. */
+bool dp_resident_tell(struct dev_pool *d, uint32_t slot);
 /* device_pool_victim.c */
 int32_t dp_weights_victim(const struct br_dev *base, uint32_t target);
 int32_t dp_kv_victim(const struct br_dev *base, uint32_t target, uint32_t keep);

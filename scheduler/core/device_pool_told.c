@@ -48,6 +48,7 @@ static void model_tell(struct dev_pool *d, uint32_t slot, struct br_pl_model m)
         br_pl_model_set(d->pool, slot, &m, &err);
     }
     dp_tell(d, (struct br_pl_event){.kind = BR_PL_TICK});
+    d->differ = true;
 }
 
 static void slot_add(struct dev_pool *d, const struct br_dev_event *e)
@@ -162,12 +163,12 @@ static void step_done(struct dev_pool *d, const struct br_dev_event *e)
     dp_tell(d, (struct br_pl_event){.kind = BR_PL_STEP_END});
 }
 
-/* Again for all: a load that found no room shows that the books had too little in them. */
-static void residents_tell(struct dev_pool *d)
+bool dp_resident_tell(struct dev_pool *d, uint32_t slot)
 {
-    for (uint32_t i = 0; i < d->config.max_slots; i++)
-        if (d->slots[i].used && d->slots[i].resident != d->pool->slots[i].weights)
-            dp_tell(d, (struct br_pl_event){.kind = BR_PL_RESIDENT, .model = i, .bytes = d->slots[i].resident});
+    int64_t resident = d->slots[slot].resident;
+    if (resident != d->pool->slots[slot].weights)
+        dp_tell(d, (struct br_pl_event){.kind = BR_PL_RESIDENT, .model = slot, .bytes = resident});
+    return resident == d->pool->slots[slot].weights;
 }
 
 static void weights(struct dev_pool *d, const struct br_dev_event *e)
@@ -181,7 +182,7 @@ static void weights(struct dev_pool *d, const struct br_dev_event *e)
         model_tell(d, e->slot, m);
     }
     s->resident = (int64_t)e->bytes;
-    dp_tell(d, (struct br_pl_event){.kind = BR_PL_RESIDENT, .model = e->slot, .bytes = s->resident});
+    d->differ |= !dp_resident_tell(d, e->slot);
 }
 
 /* The link's rate follows its loads like a step's cost its steps: no outlier moves it far. */
@@ -204,10 +205,8 @@ static void loaded(struct dev_pool *d, uint32_t slot)
         link_seen(d, resident - d->load_from);
         dp_tell(d, (struct br_pl_event){.kind = BR_PL_LOAD_DONE, .partial = true, .bytes = came > 0 ? came : 0});
         d->loading = -1;
-        if (came <= 0)
-            residents_tell(d);
     }
-    dp_tell(d, (struct br_pl_event){.kind = BR_PL_RESIDENT, .model = slot, .bytes = resident});
+    d->differ |= !dp_resident_tell(d, slot);
 }
 
 static void kv(struct dev_pool *d, const struct br_dev_event *e)

@@ -189,6 +189,7 @@ int main(int argc, char **argv)
         for (int p = 0; p < ROW_POLICIES; p++) {
             if ((a.row && a.row != r + 1) || (a.policy && strcmp(a.policy, row_policy_names[p]) != 0))
                 continue;
+            matched++;
             differ +=
                 a.models ? point_print(&a, &rows[r], (enum row_policy)p) : row_print(&a, &rows[r], (enum row_policy)p);
         }

@@ -176,7 +176,7 @@ static void decide(struct br_pool *pool, uint32_t device, bool beside)
     struct br_pl_device *d = &pool->devices[device];
     if (!d->up)
         return;
-    if (!pool->policy->hands_over || pool->options.switch_every_step)
+    if (pool->n_back > 0 && (!pool->policy->hands_over || pool->options.switch_every_step))
         pl_readmit(pool, device);
     if (d->step.slot < 0 && !beside)
         pick(pool, device);

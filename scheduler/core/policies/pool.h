@@ -195,14 +195,14 @@ struct br_pl_seq {
     int32_t prev, next;
     uint32_t prompt, left, delivered; /* left: tokens to prefill */
     uint32_t kv;                      /* tokens of KV it has */
-    uint32_t output;                  /* oracle; 0: unknown */
+    double due_s;                     /* when its next token is due, less its own prefill */
+    double urgent_s;                  /* the same with its weight */
     double arrival_s;
     double clock_s; /* arrival and the time it was paused */
     double ttft_s, tbt_s, weight;
-    double due_s;               /* when its next token is due, less its own prefill */
-    double urgent_s;            /* the same with its weight */
     double paused_s;            /* since when */
     double retry_s, retry_in_s; /* whole_kv: its KV found no room; when to ask again, how long to wait then */
+    uint32_t output;            /* oracle; 0: unknown */
 };
 
 struct br_pl_slot {
@@ -271,6 +271,7 @@ struct br_pool {
     uint32_t n_to_place;
     uint32_t n_leaving; /* models that are going */
     uint64_t n_refused;
+    uint32_t n_back; /* of all slots */
     double now_s;
     struct br_pl_model *models;
     struct br_pl_device *devices;

@@ -127,16 +127,15 @@ static void dedicated_arrive(struct br_pool *pool, double now_s, uint32_t seq)
     arrive(pool, now_s, seq, 1);
 }
 
-/* Memory that the slot may have: all that the other models and their KV leave. */
+/* Memory that the slot may have: all that the other models and their KV leave. In the worker's half, which may get
+ * more models than have room at once, the slot that steps may have all. */
 static int64_t memory_for(const struct br_pool *pool, const struct br_pl_slot *s)
 {
     const struct br_pl_device *d = &pool->devices[s->device];
     int64_t bytes = d->hw.memory_bytes;
     for (uint32_t i = 0; i < d->n_held; i++) {
         const struct br_pl_slot *other = &pool->slots[d->held[i]];
-        if (other != s && pool->options.whole_kv)
-            bytes -= other->weights + other->kv;
-        else if (other != s)
+        if (other != s && !pool->options.whole_kv)
             bytes -= pl_model(pool, other)->weights_bytes + other->kv_all;
     }
     return bytes;

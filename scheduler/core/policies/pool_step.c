@@ -289,10 +289,10 @@ void pl_stepped(struct br_pool *pool, struct br_pl_device *d, bool all)
         }
         item_done(pool, s, item);
     }
-    if (!all && d->step.ran == 0)
+    if (!all && d->step.ran == 0 && d->step.n > 0) {
         s->blocked_s = pool->now_s + PL_RETRY_S;
-    if (!all && d->step.ran == 0)
         pl_room_lacked(d);
+    }
     pl_dirty(pool, s);
     d->step.slot = -1;
     if (!all)

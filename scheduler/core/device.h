@@ -2,9 +2,9 @@
  * rows, and the slot to load next; it chooses victims. Pure: time and events in, actions out; no clock, no I/O, no
  * globals, no allocation after br_dev_create. The worker and the simulator drive the same code.
  *
- * Policies are one file each behind one table (policy.h), chosen by name. Here: `quota-rr`, Aegaeon's weighted round
- * robin (section 4.3, Algorithm 2): q_i = c / (n_i (alpha - sum 1/n_k)), with the guards c = 0, one batch, and q_i >=
- * one step. */
+ * Behind it stands either a pool of one device (device_pool.h) with a policy of policies/, the same code that the
+ * simulator runs, or `quota-rr` with books of its own: Aegaeon's weighted round robin (section 4.3, Algorithm 2): q_i =
+ * c / (n_i (alpha - sum 1/n_k)), with the guards c = 0, one batch, and q_i >= one step. */
 #ifndef BRIAREUS_SCHEDULER_CORE_DEVICE_H
 #define BRIAREUS_SCHEDULER_CORE_DEVICE_H
 
@@ -103,16 +103,20 @@ int br_dev_create(const struct br_dev_config *config, struct br_dev **out, struc
 void br_dev_destroy(struct br_dev *dev);
 
 /* now in seconds on any clock that does not go back. Only BR_DEV_BOUNDARY and BR_DEV_BESIDE fill actions; others leave
- * them empty. A
- * slot steps with those of its sequences whose KV is on the device (or that have none yet); for those on the host it
- * asks for BR_DO_SWAP_IN first and starts with the ones that are in.
+ * them empty. A slot steps with those of its sequences whose KV is on the device (or that have none yet); for those on
+ * the host it asks for BR_DO_SWAP_IN and starts with the ones that are in.
  *
- * Order of the actions: swaps, loads, the step, swaps ahead. Without a step, decide again after the next event or at
- * wake_s. A swap started is told by BR_DEV_KV with BR_DEV_KV_MOVING, its end by where the KV is then. A swap-in that
- * has no room is left (no event, or BR_DEV_KV_ON_HOST): it is asked for again when room may have become free, so one
- * asked for twice is one. A BR_DO_SWAP_OUT is always answered by a BR_DEV_KV or a BR_DEV_SEQ_RESET. A step sent without
- * all of its items (no room for their KV) is reported as it ran; if nothing of it can run, decide again after the next
- * event. BR_DEV_SEQ_STEPPED says too that the KV is on the device; BR_DEV_STEP_DONE follows it. */
+ * Order of the actions: what makes room (evictions, drops, swaps out), swaps in, loads, the step, swaps ahead. Without
+ * a step, decide again after the next event or at wake_s; wake_s may come with a step too: then BR_DEV_BESIDE. A swap
+ * started is told by BR_DEV_KV with BR_DEV_KV_MOVING, before the next decision; its end by where the KV is then. A
+ * swap-in that has no room is left (no event, or BR_DEV_KV_ON_HOST): it is asked for again when room may have become
+ * free, so one asked for twice is one. A BR_DO_SWAP_OUT is always answered by a BR_DEV_KV (ON_DEVICE: not now) or a
+ * BR_DEV_SEQ_RESET, a BR_DO_LOAD with bytes always by a BR_DEV_LOADED, whatever came: whole units, one at least where
+ * there is room; one that brought nothing is asked for again a little later, and for more. BR_DO_LOAD without bytes
+ * right before the step of its slot: the step begins before its weights are in and needs all of them; room for them has
+ * been made. A BR_DO_DROP of KV that moves is answered when the move is over. A step sent without all of its items (no
+ * room for their KV) is reported as it ran; if nothing of it can run, decide again (BR_DEV_BOUNDARY) after the next
+ * event or at wake_s. BR_DEV_SEQ_STEPPED says too that the KV is on the device; BR_DEV_STEP_DONE follows it. */
 void br_dev_step(struct br_dev *dev, double now_s, const struct br_dev_event *event, struct br_dev_actions *actions);
 
 /* Victims on a shortage, planned or not. -1: none.
@@ -125,7 +129,7 @@ int32_t br_dev_kv_victim(const struct br_dev *dev, uint32_t target, uint32_t kee
 
 /* The slot that will run after the present one, to be prefetched; -1: none. */
 int32_t br_dev_next_slot(const struct br_dev *dev);
-double br_dev_quota_s(const struct br_dev *dev, uint32_t slot); /* of the present round, for tests and metrics */
+double br_dev_quota_s(const struct br_dev *dev, uint32_t slot); /* quota-rr: of the present round; else 0 */
 
 /* 0 or BR_ECORRUPT: every sequence in one list, counters right. */
 int br_dev_check(const struct br_dev *dev, struct br_err *err);

@@ -231,6 +231,7 @@ struct br_pl_running {
     int32_t slot; /* -1: no step runs */
     uint32_t n, decodes, prefill;
     int64_t kv_bytes;
+    bool joined;             /* sequences have come to the slot meanwhile, whose KV is on the host */
     bool switched, streamed; /* another slot than the last one; starts before its load is complete */
     double cost_s;           /* without switch */
     uint32_t ran;            /* items done */

@@ -92,7 +92,7 @@ static int device_check(const struct br_pool *pool, uint32_t device, struct br_e
     if (d->step.slot < 0)
         return 0;
     const struct br_pl_slot *s = &pool->slots[d->step.slot];
-    if (!pool->options.whole_kv && pl_miss(pool, s) != 0 && !d->step.streamed)
+    if (!pool->options.whole_kv && pl_miss(pool, s) != 0 && !d->step.streamed && !d->step.joined)
         return br_err_set(err, BR_ECORRUPT, "device %u: a slot runs that is not ready", device);
     for (uint32_t i = 0; i < d->step.n; i++)
         if (!d->step.items[i].done && !pool->seqs[d->step.items[i].seq].stepping)

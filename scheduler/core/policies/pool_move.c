@@ -161,6 +161,8 @@ void pl_admit(struct br_pool *pool, uint32_t seq)
 
 void pl_move(struct br_pool *pool, struct br_pl_slot *from, struct br_pl_slot *to)
 {
+    struct br_pl_running *step = &pool->devices[to->device].step;
+    step->joined |= step->slot == (int32_t)pl_index(pool, to);
     while (from->run.n > 0) {
         uint32_t seq = (uint32_t)from->run.first;
         pl_take(pool, seq);

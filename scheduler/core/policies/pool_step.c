@@ -190,6 +190,7 @@ void pl_begin(struct br_pool *pool, struct br_pl_slot *s, bool streamed)
     step->switched = d->current != step->slot;
     step->streamed = streamed;
     step->ran = 0;
+    step->joined = false;
     s->last_step = ++d->n_steps;
     step->cost_s = pool->cost.step_s(pool->cost.ctx, s->device, s->model, step->decodes, step->kv_bytes, step->prefill);
     d->current = step->slot;

@@ -82,8 +82,7 @@ static struct br_pl_slot *move_choose(struct br_pool *pool, uint32_t from, uint3
         double share = pl_share(pool, s);
         if (pl_n(s) == 0 || index == d->step.slot || index == d->link.slot || index == d->loading ||
             share > .7 * difference || s->run.n + there->run.n > pool->options.max_batch || s->wait.n > MOST_MOVED ||
-            !pl_takes(pool, to, s->model) || (int32_t)pl_index(pool, there) == pool->devices[to].step.slot ||
-            (pool->options.mirror && index == d->current))
+            !pl_takes(pool, to, s->model) || (pool->options.mirror && index == d->current))
             continue;
         double score = share / difference - .7 * resident(pool, s) + .7 * resident(pool, there);
         if (!best || score > best_score) {

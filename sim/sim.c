@@ -110,8 +110,9 @@ static void stall_note(struct sim *s, uint32_t device)
     }
     if (stalled == (clock->stalled_s >= 0))
         return;
-    if (!stalled)
-        s->out->stalled += s->now_s - clock->stalled_s;
+    double to = s->now_s < s->run->horizon_s ? s->now_s : s->run->horizon_s;
+    if (!stalled && to > clock->stalled_s)
+        s->out->stalled += to - clock->stalled_s;
     clock->stalled_s = stalled ? s->now_s : -1;
 }
 
@@ -132,13 +133,20 @@ static uint32_t model_of(const struct sim *s, int32_t slot)
     return s->pool->slots[slot].model;
 }
 
+/* The part of [now, end] within the horizon: what runs on after it would thin out the shares. */
+static double within(const struct sim *s, double end_s)
+{
+    double to = end_s < s->run->horizon_s ? end_s : s->run->horizon_s;
+    return to > s->now_s ? to - s->now_s : 0;
+}
+
 static void load_begun(struct sim *s, uint32_t device)
 {
     const struct sim_observer *o = s->run->observer;
     const struct br_pl_device *d = &s->pool->devices[device];
     double seconds = (double)d->link.bytes / d->hw.link_bytes_per_s;
     s->clocks[device].load_end_s = s->now_s + seconds;
-    s->out->link_busy += seconds;
+    s->out->link_busy += within(s, s->now_s + seconds);
     s->out->bytes_loaded += (double)d->link.bytes;
     sim_heap_push(&s->heap, s->now_s + seconds, SIM_LOAD, device);
     if (o && o->load_begun)
@@ -176,9 +184,10 @@ static void step_begun(struct sim *s, uint32_t device)
     end = end > streamed ? end : streamed;
     s->out->steps++;
     s->out->switches += step->switched;
-    s->out->compute_busy += end - s->now_s;
-    s->out->switch_busy += switch_s;
-    *(step->prefill ? &s->out->prefill_busy : &s->out->decode_busy) += end - s->now_s - switch_s;
+    double switch_part = within(s, s->now_s + switch_s);
+    s->out->compute_busy += within(s, end);
+    s->out->switch_busy += switch_part;
+    *(step->prefill ? &s->out->prefill_busy : &s->out->decode_busy) += within(s, end) - switch_part;
     sim_heap_push(&s->heap, end, SIM_STEP, device);
     if (o && o->step_begun)
         o->step_begun(o->ctx, s->now_s, end, device, model_of(s, step->slot), step);
@@ -325,8 +334,10 @@ static void totals(struct sim *s)
 
 static void finish(struct sim *s)
 {
+    const struct sim_run *run = s->run;
     struct sim_result *out = s->out;
-    double span = s->now_s * s->run->pool.n_devices, counted = s->run->horizon_s - 2 * s->run->margin_s;
+    double end = s->now_s < run->horizon_s ? s->now_s : run->horizon_s;
+    double span = end * run->pool.n_devices, counted = run->horizon_s - 2 * run->margin_s;
     out->attainment = out->tokens ? (double)out->on_time / (double)out->tokens : 1;
     if (s->late_limit > 0 && (double)s->late > s->late_limit)
         out->attainment = 1 - (double)s->late / (double)out->tokens;

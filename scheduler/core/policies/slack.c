@@ -39,9 +39,17 @@ static uint32_t fresh_device(const struct br_pool *pool, uint32_t model, double 
     return best;
 }
 
-static bool replica_helps(const struct br_pool *pool, struct br_pl_slot *s, double util, double other_util)
+/* A batch that outgrows its device is split when it is large enough to be worth it; prompts that fill their TTFT and
+ * KV that has no room are reasons whatever the batch. */
+static bool replica_helps(const struct br_pool *pool, struct br_pl_slot *s, uint32_t prompt, double util,
+                          double other_util)
 {
-    return util > 1 && pl_share(pool, s) > .8 && pl_n(s) >= 8 && other_util < util - .3;
+    const struct br_pl_model *m = pl_model(pool, s);
+    if (other_util >= util - .3)
+        return false;
+    bool prompts = pl_prefill_s(pool, s->device, s->model, (uint32_t)s->left + prompt) > .8 * m->ttft_s;
+    bool full = !pl_room(pool, s, prompt, pool->devices[s->device].hw.memory_bytes);
+    return (util > 1 && pl_share(pool, s) > .8 && pl_n(s) >= 8) || (prompts && s->left > 0) || full;
 }
 
 static void slack_arrive(struct br_pool *pool, double now_s, uint32_t seq)
@@ -52,7 +60,8 @@ static void slack_arrive(struct br_pool *pool, double now_s, uint32_t seq)
     int32_t device = active_device(pool, model, &util);
     double limit = device >= 0 ? 1.65 : 1.1;
     uint32_t other = fresh_device(pool, model, &other_util);
-    if (device < 0 || replica_helps(pool, pl_slot(pool, (uint32_t)device, model), util, other_util)) {
+    if (device < 0 ||
+        replica_helps(pool, pl_slot(pool, (uint32_t)device, model), pool->seqs[seq].prompt, util, other_util)) {
         device = (int32_t)other;
         util = other_util;
     }

@@ -67,11 +67,12 @@ static json_t *parts_json(const struct plan_result *r)
     bool singles = strcmp(r->policy, "dedicated") == 0; /* a pool a model: the workload's list says it all */
     for (uint32_t i = 0; !singles && i < r->n_parts; i++) {
         const struct plan_part *p = &r->parts[i];
-        json_array_append_new(out, json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "gpu", p->kind.gpu->name,
-                                             "tp", (json_int_t)p->kind.tp, "devices", (json_int_t)p->devices,
-                                             "redundant", (json_int_t)p->redundant, "models", (json_int_t)p->n_models,
-                                             "weights_bytes", p->weights_bytes, "attainment", p->attainment,
-                                             "compute_busy", p->compute_busy, "link_busy", p->link_busy));
+        json_array_append_new(out,
+                              json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "gpu", p->kind.gpu->name,
+                                        "tp", (json_int_t)p->kind.tp, "devices", (json_int_t)p->devices, "redundant",
+                                        (json_int_t)p->redundant, "models", (json_int_t)p->n_models, "weights_bytes",
+                                        p->weights_bytes, "attainment", p->attainment, "compute_busy", p->compute_busy,
+                                        "link_busy", p->link_busy, "fluid_devices", p->fluid_devices));
     }
     return out;
 }

@@ -24,12 +24,25 @@ static void span_add(struct spans *s, const struct plan_model *m, const struct b
     s->kv_tokens += r->output * (r->prompt + r->output / 2.0);
 }
 
+/* What no batch can exceed: the pool's limit, the KV that has room, and steps no longer than TBT. */
+static double batch_cap(const struct plan_ask *ask, const struct plan_model *m, const struct plan_kind *kind,
+                        const struct br_cost *cost, double kv_tokens)
+{
+    double room = plan_kind_memory(ask, kind) - m->footprint.weight_bytes;
+    double cap = fmin(BR_PL_MAX_BATCH, room / (kv_tokens * cost->kv_bytes_per_token * kind->tp));
+    while (cap > 1 && br_cost_decode_s(cost, cap, cap * kv_tokens) > m->tbt_s)
+        cap--;
+    return fmax(cap, 1);
+}
+
 /* The first token comes with the prompt. */
-static double busy_s(const struct spans *s, const struct br_cost *cost)
+static double busy_s(const struct plan_ask *ask, const struct plan_model *m, const struct plan_kind *kind,
+                     const struct spans *s, const struct br_cost *cost)
 {
     if (s->n == 0)
         return 0;
-    double batch = s->total_s / s->covered_s, kv = s->kv_tokens / (double)s->tokens;
+    double kv = s->kv_tokens / (double)s->tokens;
+    double batch = fmin(s->total_s / s->covered_s, batch_cap(ask, m, kind, cost, kv));
     double steps = (double)(s->tokens - s->n) / batch;
     return s->prefill_s + steps * br_cost_decode_s(cost, batch, batch * kv);
 }
@@ -51,7 +64,7 @@ double plan_fluid(const struct plan_ask *ask, const struct plan_kind *kind, cons
             span_add(&spans[at], &ask->models[requests[i].model], &costs.costs[at], &requests[i]);
     }
     for (uint32_t i = 0; i < n; i++) {
-        double devices = busy_s(&spans[i], &costs.costs[i]) / ask->horizon_s;
+        double devices = busy_s(ask, &ask->models[models[i]], kind, &spans[i], &costs.costs[i]) / ask->horizon_s;
         sum += devices;
         if (busy)
             busy[models[i]] = devices;

@@ -311,17 +311,19 @@ int plan_needs_tally(struct plan_needs *needs, const struct plan_layout *layout,
     return rc;
 }
 
-double plan_needs_fluid(struct plan_needs *needs, const struct plan_layout *layout, struct br_err *err)
+int plan_needs_fluid(struct plan_needs *needs, const struct plan_layout *layout, double *out, struct br_err *err)
 {
-    double sum = 0;
-    for (uint32_t p = 0; p < layout->n_pools; p++)
-        for (uint32_t seed = 0; seed < needs->ask->n_seeds; seed++) {
-            const struct plan_pool *pool = &layout->pools[p];
-            double busy = plan_fluid(needs->ask, &pool->kind, pool->models, pool->n_models, needs->requests[seed].list,
-                                     needs->requests[seed].n, NULL, err);
+    uint32_t n_seeds = needs->ask->n_seeds;
+    for (uint32_t p = 0; p < layout->n_pools; p++) {
+        const struct plan_pool *pool = &layout->pools[p];
+        out[p] = 0;
+        for (uint32_t s = 0; s < n_seeds; s++) {
+            double busy = plan_fluid(needs->ask, &pool->kind, pool->models, pool->n_models, needs->requests[s].list,
+                                     needs->requests[s].n, NULL, err);
             if (busy < 0)
-                return -1;
-            sum += busy * pool->kind.tp / needs->ask->n_seeds;
+                return err->code;
+            out[p] += busy / n_seeds;
         }
-    return sum;
+    }
+    return 0;
 }

@@ -26,7 +26,7 @@ int plan_needs_caps(const struct plan_needs *needs, const struct plan_layout *la
 /* Runs with these counts ([n_pools]) and all seeds; tallies[n_pools] (initialised) get them added. */
 int plan_needs_tally(struct plan_needs *needs, const struct plan_layout *layout, const char *policy,
                      const uint32_t *devices, uint32_t n_seeds, struct plan_tally *tallies, struct br_err *err);
-/* Busy devices of the fluid bound, summed over a layout's pools in GPUs, mean over seeds. < 0: *err. */
-double plan_needs_fluid(struct plan_needs *needs, const struct plan_layout *layout, struct br_err *err);
+/* Busy devices of the fluid bound by pool, mean over seeds. */
+int plan_needs_fluid(struct plan_needs *needs, const struct plan_layout *layout, double *out, struct br_err *err);
 
 #endif

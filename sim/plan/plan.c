@@ -175,15 +175,28 @@ static void interval(const struct plan_ask *ask, struct plan_result *r)
     r->ci95[1] = mean + half;
 }
 
+/* Before the needs, so that a refusal has the bounds too. */
+static int bounds_fill(struct solver *s, const struct plan_layout *layout, double *fluid, struct plan_result *r,
+                       struct br_err *err)
+{
+    int rc = plan_needs_fluid(s->needs, layout, fluid, err);
+    for (uint32_t p = 0; p < layout->n_pools; p++)
+        r->fluid_gpus += fluid[p] * layout->pools[p].kind.tp;
+    for (uint32_t i = 0; i < s->ask->n_models; i++)
+        r->disk_bytes += s->ask->models[i].footprint.weight_bytes;
+    r->host_floor_gpus = plan_host_floor(s->ask);
+    return rc;
+}
+
 static int result_of(struct solver *s, const struct plan_layout *layout, struct plan_result *r, struct br_err *err)
 {
     const struct plan_ask *ask = s->ask;
     uint32_t *devices = br_calloc(layout->n_pools, sizeof *devices);
+    double *fluid = br_calloc(layout->n_pools, sizeof *fluid);
     r->need_by_seed = br_calloc(ask->n_seeds, sizeof *r->need_by_seed);
-    r->host_floor_gpus = plan_host_floor(ask);
-    r->fluid_gpus = plan_needs_fluid(s->needs, layout, err);
-    int rc =
-        r->fluid_gpus < 0 ? err->code : plan_fleet_find(s->needs, layout, r->policy, 0, ask->n_seeds, devices, err);
+    int rc = bounds_fill(s, layout, fluid, r, err);
+    if (rc == 0)
+        rc = plan_fleet_find(s->needs, layout, r->policy, 0, ask->n_seeds, devices, err);
     if (rc == 1)
         why_not(ask, layout, devices, r);
     if (rc >= 0 && seeds_fill(s, layout, r, err) < 0)
@@ -192,8 +205,9 @@ static int result_of(struct solver *s, const struct plan_layout *layout, struct 
         interval(ask, r);
         rc = measure(s, layout, devices, r, err);
     }
-    for (uint32_t i = 0; i < ask->n_models; i++)
-        r->disk_bytes += ask->models[i].footprint.weight_bytes;
+    for (uint32_t p = 0; rc == 0 && p < r->n_parts; p++)
+        r->parts[p].fluid_devices = fluid[p];
+    free(fluid);
     free(devices);
     return rc < 0 ? rc : 0;
 }

@@ -11,6 +11,7 @@ struct plan_part { /* one pool of a result */
     uint32_t devices, redundant, n_models; /* devices: redundant ones included */
     double weights_bytes;
     double attainment, compute_busy, link_busy;
+    double fluid_devices; /* the fluid bound of its models */
 };
 
 struct plan_point {

@@ -32,13 +32,26 @@ static int32_t group_of(const struct chooser *c, const struct plan_degrees *d)
     return -1;
 }
 
-static int degrees_find(struct chooser *c, const struct br_gpu *gpu, struct br_err *err)
+static double heaviest(const struct plan_ask *ask)
 {
+    double most = 0;
+    for (uint32_t m = 0; m < ask->n_models; m++)
+        most = ask->models[m].footprint.weight_bytes > most ? ask->models[m].footprint.weight_bytes : most;
+    return most;
+}
+
+/* Models of at least half the largest one's weight get their degrees doubled so many times. */
+static int degrees_find(struct chooser *c, const struct br_gpu *gpu, uint32_t doublings, struct br_err *err)
+{
+    double large = heaviest(c->ask) / 2;
+    c->n_groups = 0;
     for (uint32_t m = 0; m < c->ask->n_models; m++) {
         struct plan_degrees *d = &c->degrees[m];
         int rc = plan_degrees_of(c->ask, &c->ask->models[m], gpu, d, err);
         if (rc < 0)
             return rc;
+        for (uint32_t i = 0; i < doublings && c->ask->models[m].footprint.weight_bytes >= large; i++)
+            plan_degrees_double(c->ask, &c->ask->models[m], d);
         if (d->n > 1 && group_of(c, d) < 0 && c->n_groups < MAX_GROUPS)
             c->groups[c->n_groups++] = *d;
     }
@@ -87,20 +100,21 @@ static int candidates_make(struct chooser *c, struct candidate *list, uint32_t n
         combine(c, i);
         list[i].serial = i;
         rc = plan_layout_make(c->ask, c->kinds, c->load, &list[i].layout, err);
-        if (rc == 0 && n > 1)
+        if (rc == 0)
             rc = gpus_of(c, &list[i].layout, 1, &list[i].gpus, err);
     }
     qsort(list, n, sizeof *list, fewer_first);
     return rc;
 }
 
-/* All seeds, in order of the first one's need, as long as that leaves hope. */
+/* All seeds, in order of the first one's need, as long as that leaves hope. 1: none holds (*out is one all the same).
+ */
 static int best_of(struct chooser *c, struct plan_layout *out, struct br_err *err)
 {
     uint32_t n = 1u << c->n_groups, best = 0, best_gpus = UINT32_MAX;
     struct candidate *list = br_calloc(n, sizeof *list);
     int rc = candidates_make(c, list, n, err);
-    for (uint32_t i = 0; rc == 0 && n > 1 && i < n && list[i].gpus < best_gpus; i++) {
+    for (uint32_t i = 0; rc == 0 && i < n && list[i].gpus < best_gpus; i++) {
         uint32_t gpus;
         rc = gpus_of(c, &list[i].layout, c->ask->n_seeds, &gpus, err);
         if (rc == 0 && gpus < best_gpus) {
@@ -114,7 +128,7 @@ static int best_of(struct chooser *c, struct plan_layout *out, struct br_err *er
         else
             plan_layout_free(&list[i].layout);
     free(list);
-    return rc;
+    return rc < 0 ? rc : best_gpus == UINT32_MAX;
 }
 
 static int singles(const struct plan_ask *ask, const struct br_gpu *gpu, struct plan_layout *out, struct br_err *err)
@@ -150,10 +164,13 @@ int plan_choose(const struct plan_ask *ask, struct plan_needs *needs, const doub
                         .policy = policy,
                         .degrees = br_calloc(ask->n_models, sizeof *c.degrees),
                         .kinds = br_calloc(ask->n_models, sizeof *c.kinds)};
-    int rc = degrees_find(&c, gpu, err);
-    if (rc == 0)
-        rc = best_of(&c, out, err);
+    int rc = 1;
+    for (uint32_t doublings = 0; rc == 1 && doublings < 4; doublings++) {
+        plan_layout_free(out);
+        if ((rc = degrees_find(&c, gpu, doublings, err)) == 0)
+            rc = best_of(&c, out, err);
+    }
     free(c.degrees);
     free(c.kinds);
-    return rc;
+    return rc < 0 ? rc : 0;
 }

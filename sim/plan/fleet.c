@@ -115,6 +115,11 @@ static int trim(struct fleet *f, struct br_err *err)
     int rc = late_of(f, 0, wanted, f->late, err);
     if (rc == 0 && !holds(f))
         rc = 1;
+    if (rc == 1 &&
+        strcmp(f->policy, "dedicated") == 0) { /* as many replicas as help: all that there is to compare with */
+        free(wanted);
+        return needs_of(f, err);
+    }
     while (rc == 0 && (rc = late_of(f, 1, wanted, f->fewer, err)) == 0) {
         int32_t p = cheapest(f);
         if (p < 0)

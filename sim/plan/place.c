@@ -48,6 +48,22 @@ int plan_degrees_of(const struct plan_ask *ask, const struct plan_model *m, cons
     return 0;
 }
 
+void plan_degrees_double(const struct plan_ask *ask, const struct plan_model *m, struct plan_degrees *degrees)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < degrees->n && !m->tp; i++) {
+        struct plan_kind twice = {degrees->gpu, 2 * degrees->tp[i]};
+        bool can = twice.tp <= 8 && twice.tp <= ask->node_gpus && plan_kind_holds(ask, m, &twice, 1);
+        degrees->tp[i] = can ? twice.tp : degrees->tp[i];
+    }
+    for (uint32_t i = 0; i < degrees->n; i++)
+        if (n == 0 || degrees->tp[n - 1] != degrees->tp[i])
+            degrees->tp[n++] = degrees->tp[i];
+    for (uint32_t i = n; i < degrees->n; i++)
+        degrees->tp[i] = 0;
+    degrees->n = n;
+}
+
 static bool kind_same(const struct plan_kind *a, const struct plan_kind *b)
 {
     return a->gpu == b->gpu && a->tp == b->tp;

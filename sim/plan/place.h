@@ -17,6 +17,8 @@ struct plan_degrees {
 };
 int plan_degrees_of(const struct plan_ask *ask, const struct plan_model *model, const struct br_gpu *gpu,
                     struct plan_degrees *out, struct br_err *err);
+/* Twice the degrees, where the model can be split so and a node has so many: shorter prompts in time. */
+void plan_degrees_double(const struct plan_ask *ask, const struct plan_model *model, struct plan_degrees *degrees);
 
 struct plan_layout {
     struct plan_pool *pools; /* owned */

@@ -171,7 +171,7 @@ static void interval(const struct plan_ask *ask, struct plan_result *r)
 {
     double mean, half;
     plan_interval(r->need_by_seed, ask->n_seeds, &mean, &half);
-    r->ci95[0] = mean - half;
+    r->ci95[0] = mean - half < 0 ? 0 : mean - half; /* NAN stays */
     r->ci95[1] = mean + half;
 }
 

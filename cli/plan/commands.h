@@ -8,6 +8,9 @@
 
 /* argv[0] is the command's name. */
 int br_plan_costs(int argc, char **argv);
+/* The plan itself: options without a command. */
+int br_plan_solve(int argc, char **argv);
+int br_plan_compare(int argc, char **argv);
 
 /* Names of a check's measures: "prefill" and "decode", or "layer" and "products". */
 const char *br_plan_measure(enum br_profile_kind kind, int measure);

@@ -44,9 +44,17 @@ static int32_t fresh_device(const struct br_pool *pool, uint32_t model, double *
     return best;
 }
 
-static bool replica_helps(const struct br_pool *pool, struct br_pl_slot *s, double util, double other_util)
+/* A batch that outgrows its device is split when it is large enough to be worth it; prompts that fill their TTFT and
+ * KV that has no room are reasons whatever the batch. */
+static bool replica_helps(const struct br_pool *pool, struct br_pl_slot *s, uint32_t prompt, double util,
+                          double other_util)
 {
-    return util > 1 && pl_share(pool, s) > .8 && pl_n(s) >= 8 && other_util < util - .3;
+    const struct br_pl_model *m = pl_model(pool, s);
+    if (other_util >= util - .3)
+        return false;
+    bool prompts = pl_prefill_s(pool, s->device, s->model, (uint32_t)s->left + prompt) > .8 * m->ttft_s;
+    bool full = !pl_room(pool, s, prompt, pool->devices[s->device].hw.memory_bytes);
+    return (util > 1 && pl_share(pool, s) > .8 && pl_n(s) >= 8) || (prompts && s->left > 0) || full;
 }
 
 static void slack_arrive(struct br_pool *pool, double now_s, uint32_t seq)
@@ -58,7 +66,7 @@ static void slack_arrive(struct br_pool *pool, double now_s, uint32_t seq)
     int32_t device = active_device(pool, q->model, &util);
     double limit = device >= 0 ? 1.65 : 1.1;
     int32_t other = fresh_device(pool, q->model, &other_util);
-    if (device < 0 || replica_helps(pool, pl_slot(pool, (uint32_t)device, q->model), util, other_util)) {
+    if (device < 0 || replica_helps(pool, pl_slot(pool, (uint32_t)device, q->model), q->prompt, util, other_util)) {
         device = other;
         util = other_util;
     }

@@ -70,8 +70,11 @@ static double step_cost(const void *ctx, uint32_t device, uint32_t model, uint32
 
 static void a_run_is_seen_whole(void **state)
 {
-    struct br_pl_model models[] = {{10000000000, 1000, 10, .1, .1}, {10000000000, 1000, 10, .1, .1}};
-    struct br_pl_hardware hw[] = {{30000000000, 1e10}, {30000000000, 1e10}};
+    const struct br_pl_model model = {
+        .weights_bytes = 10000000000, .kv_token_bytes = 1000, .ttft_s = 10, .tbt_s = .1, .rate = .1};
+    struct br_pl_model models[] = {model, model};
+    struct br_pl_hardware hw[] = {{.memory_bytes = 30000000000, .link_bytes_per_s = 1e10},
+                                  {.memory_bytes = 30000000000, .link_bytes_per_s = 1e10}};
     struct sim_request requests[20];
     struct seen seen = {0};
     struct sim_observer observer = {&seen, request, step_begun, step_ended, load_begun, load_ended, NULL};

@@ -14,6 +14,7 @@ void br_seq_spec_init(struct br_seq_spec *spec)
         .max_tokens = BR_MAX_PROMPT_TOKENS,
         .ttft_s = 10,
         .tbt_s = 0.1,
+        .weight = 1,
     };
 }
 
@@ -98,6 +99,8 @@ void br_seq_spec_to_pb(const struct br_seq_spec *spec, struct br_seq_spec_pb *pb
     spec_lists_to_pb(spec, pb);
     msg->ttft_s = spec->ttft_s;
     msg->tbt_s = spec->tbt_s;
+    msg->weight = spec->weight;
+    msg->deadline_s = spec->deadline_s;
     msg->arrival_us = spec->arrival_us;
 }
 
@@ -189,7 +192,8 @@ static int spec_check(const Briareus__SeqSpec *m, struct br_err *err)
     if (names_check(m, err) || sampling_check(m->sampling, err) || stop_check(m, err) ||
         ids_check("stop_ids", m->stop_ids, m->n_stop_ids, BR_MAX_STOP_IDS, err) ||
         ids_check("prompt", m->prompt, m->n_prompt, BR_MAX_PROMPT_TOKENS, err) ||
-        range_check("ttft_s", m->ttft_s, 0, 1e9, err) || range_check("tbt_s", m->tbt_s, 0, 1e9, err))
+        range_check("ttft_s", m->ttft_s, 0, 1e9, err) || range_check("tbt_s", m->tbt_s, 0, 1e9, err) ||
+        range_check("weight", m->weight, 0, 1e9, err) || range_check("deadline_s", m->deadline_s, 0, 1e9, err))
         return err->code;
     if (m->n_prompt == 0)
         return br_err_set(err, BR_EINVAL, "prompt is empty: a sequence needs at least one token to start from");
@@ -253,6 +257,8 @@ int br_seq_spec_from_pb(const Briareus__SeqSpec *m, struct br_seq_spec *out, str
         .n_prompt = (uint32_t)m->n_prompt,
         .ttft_s = m->ttft_s,
         .tbt_s = m->tbt_s,
+        .weight = m->weight > 0 ? m->weight : 1, /* 0: from a peer or a store that knows no weights */
+        .deadline_s = m->deadline_s,
         .arrival_us = m->arrival_us,
     };
     strcpy(out->request_id, m->request_id); /* lengths are checked above */

@@ -59,6 +59,8 @@ struct br_seq_spec {
     int32_t *prompt;     /* owned: [n_prompt] */
     uint32_t n_prompt;
     double ttft_s, tbt_s; /* SLO */
+    double weight;        /* its urgency beside others'; above 0, 1 is usual */
+    double deadline_s;    /* after arrival: not finished by then, it fails; 0: none */
     int64_t arrival_us;   /* Redis TIME at acceptance */
 };
 

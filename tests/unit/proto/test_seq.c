@@ -55,6 +55,8 @@ static void random_spec(struct br_rng *rng, struct br_seq_spec *spec)
     }
     spec->ttft_s = 10 * br_rng_next(rng);
     spec->tbt_s = br_rng_next(rng);
+    spec->weight = 0.01 + br_rng_next(rng);
+    spec->deadline_s = pick(rng, 2) ? 100 * br_rng_next(rng) : 0;
     spec->arrival_us = (int64_t)(br_rng_next(rng) * 1e16);
 }
 
@@ -86,6 +88,7 @@ static void specs_equal(const struct br_seq_spec *a, const struct br_seq_spec *b
     for (uint32_t i = 0; i < a->n_stop; i++)
         assert_string_equal(a->stop[i], b->stop[i]);
     assert_true(a->ttft_s == b->ttft_s && a->tbt_s == b->tbt_s);
+    assert_true(a->weight == b->weight && a->deadline_s == b->deadline_s);
     assert_int_equal(a->arrival_us, b->arrival_us);
 }
 
@@ -200,6 +203,8 @@ static void test_numbers_refused(void **state)
         REFUSED("presence_penalty", bad.pb.sampling.presence_penalty = f);
         REFUSED("ttft_s", bad.pb.msg.ttft_s = (double)f);
         REFUSED("tbt_s", bad.pb.msg.tbt_s = (double)f);
+        REFUSED("weight", bad.pb.msg.weight = (double)f);
+        REFUSED("deadline_s", bad.pb.msg.deadline_s = (double)f);
     }
     REFUSED("temperature", bad.pb.sampling.temperature = -0.1f);
     REFUSED("top_p", bad.pb.sampling.top_p = 0);
@@ -209,6 +214,8 @@ static void test_numbers_refused(void **state)
     REFUSED("repetition_penalty", bad.pb.sampling.repetition_penalty = 0);
     REFUSED("logprobs", bad.pb.sampling.logprobs = BR_MAX_TOP_LOGPROBS + 1);
     REFUSED("logprobs", bad.pb.sampling.logprobs = -2);
+    REFUSED("weight", bad.pb.msg.weight = -1);
+    REFUSED("deadline_s", bad.pb.msg.deadline_s = -1);
     REFUSED("arrival_us", bad.pb.msg.arrival_us = -1);
     REFUSED("max_tokens", bad.pb.msg.max_tokens = 0);
     REFUSED("min_tokens", bad.pb.msg.min_tokens = BR_MAX_PROMPT_TOKENS + 1);
@@ -304,6 +311,20 @@ static void test_damaged_bytes(void **state)
     br_buf_free(&buf);
 }
 
+/* What an older peer, or a record in Redis from before, does not say. */
+static void test_no_weight_is_one(void **state)
+{
+    struct bad_spec old;
+    struct br_seq_spec out;
+    struct br_err err;
+    (void)state;
+    bad_spec_init(&old);
+    old.pb.msg.weight = 0;
+    assert_int_equal(br_seq_spec_from_pb(&old.pb.msg, &out, &err), 0);
+    assert_true(out.weight == 1 && out.deadline_s == 0);
+    br_seq_spec_free(&out);
+}
+
 static void test_missing(void **state)
 {
     struct br_seq_spec spec;
@@ -325,7 +346,7 @@ int main(void)
         cmocka_unit_test(test_spec_round_trip), cmocka_unit_test(test_tokens_round_trip),
         cmocka_unit_test(test_numbers_refused), cmocka_unit_test(test_lists_refused),
         cmocka_unit_test(test_tokens_refused),  cmocka_unit_test(test_damaged_bytes),
-        cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_missing),         cmocka_unit_test(test_no_weight_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

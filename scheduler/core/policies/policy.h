@@ -31,7 +31,7 @@ struct br_pl_policy {
 };
 
 extern const struct br_pl_policy pl_policy_dedicated, pl_policy_multiplex, pl_policy_request, pl_policy_request_sjf,
-    pl_policy_aegaeon, pl_policy_slack;
+    pl_policy_aegaeon, pl_policy_slack, pl_policy_spread;
 
 /* NULL: no such policy; then *names lists the known ones. */
 const struct br_pl_policy *pl_policy_find(const char *name, const char **names);

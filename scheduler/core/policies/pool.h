@@ -69,6 +69,7 @@ struct br_pl_options {
     bool whole_kv;        /* KV moves in whole sequences: BR_PL_SWAP_OUT, BR_PL_SWAP_IN instead of EVICT, LOAD of KV */
     uint32_t max_actions; /* no more evictions in a decision beyond these; 0: no limit */
     bool mirror;          /* the leader's half: nothing steps or loads here */
+    bool recompute;       /* KV does not travel between devices: what moves is computed again where it goes */
     /* request, to show what the Aegaeon artifact's baseline does to itself; never the default */
     bool no_joining;  /* nobody joins a running batch */
     bool no_draining; /* an idle device takes the oldest request alone, not all of its model */
@@ -311,6 +312,8 @@ int br_pl_model_set(struct br_pool *pool, uint32_t model, const struct br_pl_mod
  * br_pl_link_set at any time. */
 int br_pl_hardware_set(struct br_pool *pool, uint32_t device, const struct br_pl_hardware *hw, struct br_err *err);
 void br_pl_link_set(struct br_pool *pool, uint32_t device, double link_bytes_per_s);
+/* Requests/s expected of the model; at any time, and nothing else changes. */
+void br_pl_rate_set(struct br_pool *pool, uint32_t model, double rate);
 /* -1: not assigned (or unknown). */
 int32_t br_pl_device_of(const struct br_pool *pool, uint32_t seq);
 /* Part of the device that its sequences need, as rebalancing sees it; 1 is full. */

@@ -294,3 +294,9 @@ void br_pl_link_set(struct br_pool *pool, uint32_t device, double link_bytes_per
     if (positive(link_bytes_per_s))
         pool->devices[device].hw.link_bytes_per_s = link_bytes_per_s;
 }
+
+void br_pl_rate_set(struct br_pool *pool, uint32_t model, double rate)
+{
+    if (rate >= 0 && isfinite(rate))
+        pool->models[model].rate = rate;
+}

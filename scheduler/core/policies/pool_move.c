@@ -159,10 +159,31 @@ void pl_admit(struct br_pool *pool, uint32_t seq)
     pl_put(pool, seq, s, BR_PL_RUNNING);
 }
 
+static void kv_forget(struct br_pl_seq *q)
+{
+    q->left = q->prompt + q->delivered;
+    q->redo = q->kv > 0;
+    q->kv = 0;
+    q->where = BR_PL_HERE;
+}
+
+static void move_anew(struct br_pool *pool, struct br_pl_slot *from, struct br_pl_slot *to)
+{
+    while (pl_n(from) > 0) {
+        uint32_t seq = (uint32_t)(from->run.n ? from->run.first : from->wait.first);
+        pl_take(pool, seq);
+        kv_forget(&pool->seqs[seq]);
+        pl_put(pool, seq, to, BR_PL_WAITING);
+        assigned_say(pool, seq, to);
+    }
+}
+
 void pl_move(struct br_pool *pool, struct br_pl_slot *from, struct br_pl_slot *to)
 {
     struct br_pl_running *step = &pool->devices[to->device].step;
     step->joined |= step->slot == (int32_t)pl_index(pool, to);
+    if (pool->options.recompute)
+        move_anew(pool, from, to);
     while (from->run.n > 0) {
         uint32_t seq = (uint32_t)from->run.first;
         pl_take(pool, seq);
@@ -174,14 +195,6 @@ void pl_move(struct br_pool *pool, struct br_pl_slot *from, struct br_pl_slot *t
         pl_assign(pool, (uint32_t)from->wait.first, to);
     pl_touch(pool, from->device);
     pl_touch(pool, to->device);
-}
-
-static void kv_forget(struct br_pl_seq *q)
-{
-    q->left = q->prompt + q->delivered;
-    q->redo = q->kv > 0;
-    q->kv = 0;
-    q->where = BR_PL_HERE;
 }
 
 void pl_preempt(struct br_pool *pool, uint32_t seq)

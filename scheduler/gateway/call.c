@@ -84,6 +84,17 @@ void br_call_abandon(struct br_gateway_call *call)
     call_leave(call);
 }
 
+void br_call_pace(struct br_gateway_call *call, bool slow)
+{
+    const struct br_gateway_backend *backend = &call->gateway->backend;
+    if (!backend->pace || call->state != CALL_ACCEPTED)
+        return;
+    br_log(BR_INFO, slow ? "client_slow" : "client_reads", "req=%s open=%u", call->request.id, call->n_open);
+    for (uint32_t i = 0; i < call->n_choices; i++)
+        if (call->choices[i].end == BR_END_NONE)
+            backend->pace(backend->ctx, call->choices[i].seq, slow);
+}
+
 void br_call_stop(struct br_gateway_call *call)
 {
     static const char message[] = "The server is shutting down.";
@@ -306,8 +317,10 @@ static void call_parsed(struct br_gateway_call *call)
         call_refuse(call, &call->problem);
         return;
     }
-    call->request.base.ttft_s = call->ttft_s;
-    call->request.base.tbt_s = call->tbt_s;
+    if (call->request.base.ttft_s <= 0) /* the body's word counts more than a header's */
+        call->request.base.ttft_s = call->ttft_s;
+    if (call->request.base.tbt_s <= 0)
+        call->request.base.tbt_s = call->tbt_s;
     call_run(call, bind_work, on_bound, call_bound);
 }
 

@@ -136,6 +136,22 @@ static void conn_linger(struct conn *conn)
         conn_close(conn);
 }
 
+/* The kernel's buffer is full and ours fills up: whoever makes the tokens may do something else meanwhile. */
+static void conn_pace(struct conn *conn)
+{
+    const struct br_server *server = conn->server;
+    uint64_t unsent = conn_unsent(conn), limit = server->config.slow_out_bytes;
+    bool slow = conn->slow ? unsent > limit / 4 : unsent > limit;
+    if (conn->http.state != BR_HTTP_STREAM || !server->handler.slow) {
+        conn->slow = false; /* of an answer that is complete */
+        return;
+    }
+    if (slow == conn->slow)
+        return;
+    conn->slow = slow;
+    server->handler.slow(&conn->http, slow);
+}
+
 static void conn_send(struct conn *conn)
 {
     int rc = 0;
@@ -151,7 +167,8 @@ static void conn_send(struct conn *conn)
     else if (conn->http.state == BR_HTTP_STREAM && conn_unsent(conn) > conn->server->config.max_out_bytes) {
         br_log(BR_WARN, "client_too_slow", "unsent_bytes=%zu", conn_unsent(conn));
         conn_close(conn);
-    }
+    } else
+        conn_pace(conn);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)

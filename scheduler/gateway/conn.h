@@ -27,7 +27,7 @@ struct conn {
     enum conn_wait wait;
     uint64_t waits_for; /* number of the request that the timer is for */
     size_t unsent;      /* when the timer was set */
-    bool writing, reading, dirty, eof, lingering, closed, excess;
+    bool writing, reading, dirty, eof, lingering, closed, excess, slow;
     int open_handles;
     struct conn *prev, *next; /* of server->conns, or of server->spare */
     struct conn *next_dirty;

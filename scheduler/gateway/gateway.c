@@ -53,6 +53,12 @@ static void on_gone(struct br_http *http)
         br_call_abandon(http->call);
 }
 
+static void on_slow(struct br_http *http, bool slow)
+{
+    if (http->call)
+        br_call_pace(http->call, slow);
+}
+
 int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,
                      struct br_gateway **out, struct br_err *err)
 {
@@ -64,8 +70,9 @@ int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, co
         .limits = {.max_header_bytes = config->max_header_bytes, .max_body_bytes = config->max_body_bytes},
         .header_timeout_ms = config->header_timeout_ms,
         .idle_timeout_ms = config->idle_timeout_ms,
-        .max_out_bytes = config->max_out_bytes};
-    struct br_server_handler handler = {.ctx = gateway, .request = br_route, .gone = on_gone};
+        .max_out_bytes = config->max_out_bytes,
+        .slow_out_bytes = config->slow_out_bytes ? config->slow_out_bytes : config->max_out_bytes / 8};
+    struct br_server_handler handler = {.ctx = gateway, .request = br_route, .gone = on_gone, .slow = on_slow};
     json_object_seed(0); /* before threads parse */
     gateway->loop = loop;
     gateway->config = *config;

@@ -23,6 +23,7 @@ struct br_gateway_model {
     uint32_t vocab;
     int64_t created_s;
     double ttft_s, tbt_s; /* SLO */
+    double weight;        /* of its requests beside other models'; 0: 1 */
     /* generation_config.json's sampling defaults are not applied (as vllm --generation-config none). */
 };
 
@@ -36,6 +37,7 @@ struct br_gateway_config {
     uint32_t idle_timeout_ms;   /* keep-alive */
     uint32_t ping_ms;           /* a silent stream gets a comment line this often (proxies, dead clients); 0: 30 s */
     uint64_t max_out_bytes;     /* waiting for one client that does not read; more: its sequences are cancelled */
+    uint64_t slow_out_bytes;    /* above this its sequences are to pause; 0: an eighth of max_out_bytes */
 };
 
 struct br_gateway_backend {
@@ -53,6 +55,9 @@ struct br_gateway_backend {
      * nor about the call once all its unfinished sequences are cancelled. Never called from inside br_gateway_tokens:
      * a sequence that met its stop string is ended by the worker (BR_END_STOP_TEXT), the gateway only cuts the text. */
     void (*cancel)(void *ctx, struct br_gateway_call *call, uint64_t seq);
+    /* The client of this unfinished sequence does not read what it gets (pause), or reads again. Never called from
+     * inside br_gateway_tokens. NULL: nobody cares. */
+    void (*pace)(void *ctx, uint64_t seq, bool pause);
     bool (*healthy)(void *ctx, const char **why);
     /* Appends a JSON object for GET /stats; NULL: there is no such path. */
     void (*stats)(void *ctx, struct br_buf *out);

@@ -242,6 +242,8 @@ static void bind_defaults(struct br_request *request, const struct br_gateway_mo
         base->ttft_s = model->ttft_s;
     if (base->tbt_s <= 0)
         base->tbt_s = model->tbt_s;
+    if (model->weight > 0)
+        base->weight *= model->weight;
     snprintf(base->model, sizeof base->model, "%s", model->name);
     snprintf(base->request_id, sizeof base->request_id, "%s", request->id);
 }

@@ -44,7 +44,8 @@ struct br_request {
 /* 0, or -1 and *problem (nothing to free then). max_choices: bound of n x prompts. */
 int br_request_parse(struct br_request *request, enum br_request_kind kind, const char *body, size_t len,
                      uint32_t max_choices, struct br_problem *problem);
-/* Renders, tokenises, checks ids and lengths, sets max_tokens and the model's SLO (where base has none). */
+/* Renders, tokenises, checks ids and lengths, sets max_tokens and the model's SLO (where base has none); the weight is
+ * the request's times the model's. */
 int br_request_bind(struct br_request *request, const struct br_gateway_model *model, struct br_problem *problem);
 /* n x prompts specs with new ids. They borrow what the request owns: free the array only. */
 struct br_seq_spec *br_request_specs(const struct br_request *request, uint32_t *n);

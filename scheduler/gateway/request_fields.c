@@ -245,6 +245,45 @@ static int sampling_flags(struct br_request *request, struct br_problem *problem
     return 0;
 }
 
+/* ---- how urgent it is ---- */
+
+/* An unknown member would be an SLO that the client believes in and nobody keeps. */
+static int slo_names(json_t *slo, struct br_problem *problem)
+{
+    for (void *at = json_object_iter(slo); at; at = json_object_iter_next(slo, at)) {
+        const char *name = json_object_iter_key(at);
+        if (strcmp(name, "ttft") != 0 && strcmp(name, "tbt") != 0 && strcmp(name, "deadline") != 0)
+            return br_problem_set(problem, 400, "invalid_value", "slo",
+                                  "Unknown member '%.60s' of 'slo': it has 'ttft', 'tbt' and 'deadline', in seconds.",
+                                  name);
+    }
+    return 0;
+}
+
+static int urgency_slo(struct br_request *request, struct br_problem *problem)
+{
+    json_t *slo = json_object_get(request->root, "slo");
+    struct br_seq_spec *base = &request->base;
+    if (!slo || json_is_null(slo))
+        return 0;
+    if (!json_is_object(slo))
+        return br_field_type("slo", "an object", slo, problem);
+    if (slo_names(slo, problem) < 0 || br_field_number(slo, "ttft", 0.001, 86400, &base->ttft_s, problem) < 0 ||
+        br_field_number(slo, "tbt", 0.001, 86400, &base->tbt_s, problem) < 0)
+        return -1;
+    return br_field_number(slo, "deadline", 0.001, 7 * 86400, &base->deadline_s, problem);
+}
+
+/* As in vLLM, lower is more urgent and 0 usual; a step of one is a factor of two, within 2^-10 to 2^10. */
+static int urgency_priority(struct br_request *request, struct br_problem *problem)
+{
+    int64_t priority = 0;
+    if (br_field_int(request->root, "priority", INT32_MIN, INT32_MAX, &priority, NULL, problem) < 0)
+        return -1;
+    request->base.weight = ldexp(1, priority < -10 ? 10 : priority > 10 ? -10 : -(int)priority);
+    return 0;
+}
+
 /* ---- what would change the answer and is not there: refused, rather than ignored ---- */
 
 static bool json_is_empty(const json_t *value)
@@ -312,7 +351,8 @@ int br_request_sampling(struct br_request *request, struct br_problem *problem)
         sampling_lengths(request, problem) < 0 || sampling_logprobs(request, problem) < 0 ||
         sampling_stop(request, problem) < 0 || sampling_stop_ids(request, problem) < 0 ||
         sampling_stream(request, problem) < 0 || sampling_flags(request, problem) < 0 ||
-        sampling_choices(request, problem) < 0)
+        sampling_choices(request, problem) < 0 || urgency_slo(request, problem) < 0 ||
+        urgency_priority(request, problem) < 0)
         return -1;
     if (refuse_unsupported(root, problem) < 0 || refuse_tool_choice(root, problem) < 0)
         return -1;

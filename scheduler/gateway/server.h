@@ -20,6 +20,7 @@ struct br_server_config {
     uint32_t header_timeout_ms; /* from the first byte of a request to its last */
     uint32_t idle_timeout_ms;   /* between requests; and without any progress in sending; 0: none */
     uint64_t max_out_bytes;     /* unsent bytes of a stream above which its client counts as gone */
+    uint64_t slow_out_bytes;    /* ... as slow, until a quarter of it is left */
 };
 
 /* request and gone as in http.h; http->call is the handler's; http->ctx is this module's. */
@@ -27,6 +28,7 @@ struct br_server_handler {
     void *ctx; /* br_server_ctx(http) */
     void (*request)(struct br_http *http);
     void (*gone)(struct br_http *http);
+    void (*slow)(struct br_http *http, bool slow); /* of a stream under way, from the loop; NULL: not told */
 };
 
 /* Errors: BR_EINVAL (host), BR_EIO (bind, listen). */

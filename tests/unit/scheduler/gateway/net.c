@@ -95,6 +95,13 @@ static void net_cancel(void *ctx, struct br_gateway_call *call, uint64_t seq)
         net->cancelled[net->n_cancelled++] = seq;
 }
 
+static void net_pace(void *ctx, uint64_t seq, bool pause)
+{
+    struct net *net = ctx;
+    *(pause ? &net->n_paused : &net->n_resumed) += 1;
+    net->paced = seq;
+}
+
 struct net *net_open(const struct br_gateway_config *config)
 {
     struct net *net = br_calloc(1, sizeof *net);
@@ -105,6 +112,7 @@ struct net *net_open(const struct br_gateway_config *config)
                                          .model_trouble = net_trouble,
                                          .submit = net_submit,
                                          .cancel = net_cancel,
+                                         .pace = net_pace,
                                          .healthy = net_healthy};
     struct br_err err;
     net->models[0] = fixture_model("tiny-qwen2");

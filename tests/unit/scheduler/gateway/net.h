@@ -19,6 +19,8 @@ struct net {
     uint32_t n_specs;
     uint64_t cancelled[NET_MAX_SEQS];
     uint32_t n_cancelled, n_submitted;
+    uint32_t n_paused, n_resumed;
+    uint64_t paced; /* the sequence paused or resumed last */
 
     /* How it answers. */
     bool echo;           /* at once: the prompt's ids, then eos */

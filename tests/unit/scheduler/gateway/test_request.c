@@ -101,6 +101,13 @@ static const struct refusal refusals[] = {
     {BR_REQUEST_CHAT, "{" CHAT ",\"stream_options\":{}}", 400, "stream_options", "invalid_value", "'stream' is true"},
     {BR_REQUEST_CHAT, "{" CHAT ",\"stream\":true,\"stream_options\":1}", 400, "stream_options", "invalid_type",
      "object"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"slo\":5}", 400, "slo", "invalid_type", "an object"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"slo\":{\"ttft\":0}}", 400, "ttft", "invalid_value", "0.001"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"slo\":{\"tbt\":\"fast\"}}", 400, "tbt", "invalid_type", "a number"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"slo\":{\"ttft_ms\":500}}", 400, "slo", "invalid_value", "'ttft_ms'"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"slo\":{\"deadline\":-1}}", 400, "deadline", "invalid_value", "got -1"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"priority\":\"high\"}", 400, "priority", "invalid_type", "an integer"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"priority\":1e12}", 400, "priority", "invalid_value", "between"},
     {BR_REQUEST_CHAT, "{" CHAT ",\"logprobs\":2}", 400, "logprobs", "invalid_type", "a boolean"},
     {BR_REQUEST_CHAT, "{" CHAT ",\"top_logprobs\":2}", 400, "top_logprobs", "invalid_value", "'logprobs' to be true"},
     {BR_REQUEST_CHAT, "{" CHAT ",\"logprobs\":true,\"top_logprobs\":21}", 400, "top_logprobs", NULL,
@@ -424,6 +431,42 @@ static void test_slo_headers(void **state)
     }
 }
 
+/* Lower is more urgent, as in vLLM; a step is a factor of two, up to 2^10. */
+static void test_urgency(void **state)
+{
+    static const struct {
+        const char *body;
+        double weight;
+    } cases[] = {
+        {"{" PROMPT "}", 1},
+        {"{" PROMPT ",\"priority\":0}", 1},
+        {"{" PROMPT ",\"priority\":-1}", 2},
+        {"{" PROMPT ",\"priority\":3}", .125},
+        {"{" PROMPT ",\"priority\":-2147483648}", 1024},
+        {"{" PROMPT ",\"priority\":2147483647}", 1. / 1024},
+    };
+    struct br_request request;
+    struct br_problem problem;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(take(&request, BR_REQUEST_COMPLETION, cases[i].body, &problem), 0);
+        assert_float_equal(request.base.weight, cases[i].weight, 0);
+        assert_float_equal(request.base.ttft_s, 10, 0); /* the model's */
+        assert_float_equal(request.base.deadline_s, 0, 0);
+        br_request_free(&request);
+    }
+    qwen.weight = 3;
+    assert_int_equal(take(&request, BR_REQUEST_COMPLETION,
+                          "{" PROMPT ",\"priority\":-2,\"slo\":{\"ttft\":2,\"tbt\":0.05,\"deadline\":30}}", &problem),
+                     0);
+    qwen.weight = 0;
+    assert_float_equal(request.base.weight, 12, 0);
+    assert_float_equal(request.base.ttft_s, 2, 0);
+    assert_float_equal(request.base.tbt_s, .05, 0);
+    assert_float_equal(request.base.deadline_s, 30, 0);
+    br_request_free(&request);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -443,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_duplicate_keys),
         cmocka_unit_test(test_long_prompts_are_measured),
         cmocka_unit_test(test_slo_headers),
+        cmocka_unit_test(test_urgency),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -147,6 +147,15 @@ static void test_slo_headers(void **state)
     client_await(&c, 0, "X-Request-Id: mine-1\r\n");
     client_answer(&c, 200);
     br_buf_clear(&c.in);
+    client_puts(&c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-SLO-TTFT-ms: 2500\r\nx-slo-tbt-ms: 40\r\n"
+                    "Content-Length: 58\r\n\r\n{\"model\":\"tiny-qwen2\",\"prompt\":[5,6,7],\"slo\":{\"ttft\":1.5}}");
+    net_await_submits(&c, 2);
+    assert_float_equal(net->specs[0].ttft_s, 1.5, 1e-9); /* the body's word counts more */
+    assert_float_equal(net->specs[0].tbt_s, 0.04, 1e-9);
+    net_accept(net);
+    net_text(net, 0, "ok", BR_END_LENGTH);
+    client_answer(&c, 200);
+    br_buf_clear(&c.in);
     client_puts(&c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-SLO-TTFT-ms: soon\r\nContent-Length: 0\r\n\r\n");
     client_answer(&c, 400);
     client_has(&c, "\"param\":\"x-slo-ttft-ms\"");
@@ -460,6 +469,36 @@ static void test_readers_that_stall(void **state)
     assert_int_equal(net->n_cancelled, 1);
 }
 
+/* Above the limit its sequence is to pause, once; when the client has read it goes on, once. */
+static void test_slow_readers_pause(void **state)
+{
+    struct br_gateway_config config = net_config;
+    (void)state;
+    config.slow_out_bytes = 64 << 10;
+    config.max_out_bytes = 1u << 30;
+    reopen(&config);
+    client_post(&c, "/v1/chat/completions", STREAM);
+    net_await_submits(&c, 1);
+    net_accept(net);
+    for (int i = 0; i < 100000 && net->n_paused == 0; i++) { /* until the kernel takes no more */
+        for (int k = 0; k < 10; k++)
+            net_text(net, 0, "0123456789 0123456789", BR_END_NONE);
+        uv_run(&net->loop, UV_RUN_NOWAIT);
+    }
+    assert_int_equal(net->n_paused, 1);
+    assert_true(net->paced == net->specs[0].id);
+    net_text(net, 0, "0123456789 0123456789", BR_END_NONE); /* on its way when it was paused */
+    uv_run(&net->loop, UV_RUN_NOWAIT);
+    assert_int_equal(net->n_paused, 1);
+    while (net->n_resumed == 0 && !c.eof)
+        client_turn(&c); /* reads */
+    assert_int_equal(net->n_resumed, 1);
+    net_text(net, 0, "the end", BR_END_LENGTH);
+    client_await(&c, 0, "data: [DONE]");
+    assert_int_equal(net->n_paused, 1);
+    assert_int_equal(net->n_cancelled, 0);
+}
+
 static void test_silent_streams_are_pinged(void **state)
 {
     struct br_gateway_config config = net_config;
@@ -543,6 +582,7 @@ int main(void)
         T(test_half_closed_after_a_simple_request),
         T(test_readers_that_do_not_read),
         T(test_readers_that_stall),
+        T(test_slow_readers_pause),
         T(test_silent_streams_are_pinged),
         T(test_stop_ends_open_calls),
         T(test_drain),

@@ -134,6 +134,7 @@ static void model_info(const struct br_turn_model_info *info, Briareus__ModelInf
     out->vocab = info->vocab;
     out->step_s = info->step_s;
     out->load_s = info->load_s;
+    out->kv_token_bytes = info->kv_block_bytes / BR_KV_BLOCK_TOKENS;
     out->error = (char *)info->error;
 }
 
@@ -309,6 +310,37 @@ static void on_assign(struct agent *a, const Briareus__Assign *assign)
     br_seq_spec_free(&spec);
 }
 
+/* It goes on elsewhere: nothing of it may be sent any more, and it may come back under a newer fence. */
+static void on_cancel(struct agent *a, const Briareus__Cancel *cancel)
+{
+    if (!cancel->forget)
+        br_turn_cancel(a->turn, cancel->seq, cancel->fence);
+    else if (results_forget(a->results, cancel->seq, cancel->fence))
+        br_turn_forget(a->turn, cancel->seq);
+}
+
+static void on_terms(struct agent *a, Briareus__ModelTerms *const *terms, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t m = 0; m < a->plan->config.n_models; m++)
+            if (strcmp(a->plan->config.models[m].name, terms[i]->name) == 0)
+                br_turn_set_terms(a->turn, m,
+                                  &(struct br_turn_terms){.ttft_s = terms[i]->ttft_s,
+                                                          .tbt_s = terms[i]->tbt_s,
+                                                          .weight = terms[i]->weight > 0 ? terms[i]->weight : 1,
+                                                          .rate = terms[i]->rate,
+                                                          .pinned = terms[i]->pinned});
+}
+
+static void sequence_adopted(struct agent *a, const Briareus__Adopt *adopt)
+{
+    br_turn_adopt(a->turn, adopt->seq, adopt->fence);
+    if (adopt->paused)
+        br_turn_pause(a->turn, adopt->seq, adopt->fence);
+    else
+        br_turn_resume(a->turn, adopt->seq, adopt->fence);
+}
+
 static void on_welcome(struct agent *a, const Briareus__Welcome *welcome)
 {
     uint64_t *gone;
@@ -317,7 +349,7 @@ static void on_welcome(struct agent *a, const Briareus__Welcome *welcome)
     for (size_t i = 0; i < welcome->n_adopted; i++) {
         const Briareus__Adopt *adopt = welcome->adopted[i];
         if (results_adopt(a->results, adopt->seq, adopt->fence, adopt->acknowledged))
-            br_turn_adopt(a->turn, adopt->seq, adopt->fence);
+            sequence_adopted(a, adopt);
         else
             br_log(BR_WARN, "adopted_unknown", "seq=%" PRIu64, adopt->seq);
     }
@@ -325,6 +357,7 @@ static void on_welcome(struct agent *a, const Briareus__Welcome *welcome)
     for (uint32_t i = 0; i < n_gone; i++)
         br_turn_forget(a->turn, gone[i]);
     free(gone);
+    on_terms(a, welcome->terms, welcome->n_terms);
     br_log(BR_INFO, "welcomed", "adopted=%zu dropped=%u", welcome->n_adopted, n_gone);
     a->welcomed = true;
     agent_flush(a);
@@ -348,7 +381,16 @@ static void on_frame(void *ctx, const Briareus__Frame *frame)
         on_assign(a, frame->assign);
         break;
     case BRIAREUS__FRAME__BODY_CANCEL:
-        br_turn_cancel(a->turn, frame->cancel->seq, frame->cancel->fence);
+        on_cancel(a, frame->cancel);
+        break;
+    case BRIAREUS__FRAME__BODY_PAUSE:
+        br_turn_pause(a->turn, frame->pause->seq, frame->pause->fence);
+        break;
+    case BRIAREUS__FRAME__BODY_RESUME:
+        br_turn_resume(a->turn, frame->resume->seq, frame->resume->fence);
+        break;
+    case BRIAREUS__FRAME__BODY_TERMS:
+        on_terms(a, frame->terms->models, frame->terms->n_models);
         break;
     case BRIAREUS__FRAME__BODY_DRAIN:
         br_turn_drain(a->turn);

@@ -142,6 +142,19 @@ enum result_open results_open(struct results *r, uint64_t seq, uint64_t fence, u
     return how;
 }
 
+bool results_forget(struct results *r, uint64_t seq, uint64_t fence)
+{
+    struct result *x;
+    bool known;
+    pthread_mutex_lock(&r->mutex);
+    x = result_find(r, seq);
+    known = x && x->fence <= fence;
+    if (known)
+        result_drop(r, x);
+    pthread_mutex_unlock(&r->mutex);
+    return known;
+}
+
 static void tokens_add(struct result *x, const struct br_token *tokens, uint32_t n)
 {
     if (x->n + n > x->cap) {

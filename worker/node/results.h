@@ -30,6 +30,8 @@ enum result_open {
 };
 /* The scheduler wants this sequence under this fence and has its first n output tokens. */
 enum result_open results_open(struct results *results, uint64_t seq, uint64_t fence, uint32_t n);
+/* Its record goes, unless it is under a newer fence: nothing of it is sent any more. False: there was none. */
+bool results_forget(struct results *results, uint64_t seq, uint64_t fence);
 /* Output of the turn; what belongs to no record is ignored. */
 void results_push(struct results *results, const struct br_turn_output *output);
 

@@ -108,4 +108,26 @@ struct br_turn_stats {
 /* As of the last boundary. slots: [n_models], may be NULL. */
 void br_turn_stats(struct br_turn *turn, struct br_turn_stats *out, struct br_turn_slot_stats *slots);
 
+/* What the scheduler knows of a model: see ModelTerms in worker.proto. */
+struct br_turn_terms {
+    double ttft_s, tbt_s, weight, rate;
+    bool pinned;
+};
+
+/* The turn does not do these yet: a paused sequence runs on, terms are those of each sequence. */
+static inline void br_turn_pause(struct br_turn *turn, uint64_t seq, uint64_t fence)
+{
+    (void)turn, (void)seq, (void)fence;
+}
+
+static inline void br_turn_resume(struct br_turn *turn, uint64_t seq, uint64_t fence)
+{
+    (void)turn, (void)seq, (void)fence;
+}
+
+static inline void br_turn_set_terms(struct br_turn *turn, uint32_t model, const struct br_turn_terms *terms)
+{
+    (void)turn, (void)model, (void)terms;
+}
+
 #endif

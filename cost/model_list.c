@@ -15,7 +15,8 @@
 struct draft {
     char *name, *catalogue, *config, *weights, *kv, *tokenizer;
     uint32_t count, context;
-    double ttft_s, tbt_s;
+    double ttft_s, tbt_s, weight;
+    bool pinned;
 };
 
 static const struct br_option g_keys[] = {
@@ -29,6 +30,8 @@ static const struct br_option g_keys[] = {
     {"context", BR_OPT_UINT, offsetof(struct draft, context), NULL, 16, 1 << 20, ""},
     {"ttft", BR_OPT_SECONDS, offsetof(struct draft, ttft_s), NULL, 0.001, 86400, ""},
     {"tbt", BR_OPT_SECONDS, offsetof(struct draft, tbt_s), NULL, 0.0001, 3600, ""},
+    {"weight", BR_OPT_NUMBER, offsetof(struct draft, weight), NULL, 0.001, 1000, ""},
+    {"pinned", BR_OPT_BOOL, offsetof(struct draft, pinned), NULL, 0, 0, ""},
 };
 enum { N_KEYS = sizeof g_keys / sizeof g_keys[0] };
 
@@ -94,7 +97,7 @@ static int draft_entry(const struct reader *r, const struct draft *d, struct br_
     enum br_kv_format kv = BR_KV_BF16;
     struct br_model_size size;
     char path[PATH_MAX];
-    *out = (struct br_model_entry){.ttft_s = d->ttft_s, .tbt_s = d->tbt_s};
+    *out = (struct br_model_entry){.ttft_s = d->ttft_s, .tbt_s = d->tbt_s, .weight = d->weight, .pinned = d->pinned};
     if (draft_size(r, d, &size, &out->context, err) ||
         (d->weights && br_weight_format_parse(d->weights, &weights, err)) ||
         (d->kv && br_kv_format_parse(d->kv, &kv, err)))

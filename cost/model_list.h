@@ -9,6 +9,8 @@
  *       context: 32768             # positions; default: config.json's, 32768 for the catalogue
  *       ttft: 10s                  # SLO; default: the server's
  *       tbt: 100ms
+ *       weight: 1                  # of its sequences beside others', .001 to 1000
+ *       pinned: false              # its weights stay on a device once they are there
  *       tokenizer: DIR             # a tokenizer.json, or the folder that has one; default: one token a byte
  *
  * Paths are relative to the file's folder. */
@@ -30,7 +32,9 @@ struct br_model_entry {
     struct br_footprint footprint;
     uint32_t context;     /* positions of one sequence */
     double ttft_s, tbt_s; /* SLO; 0: not given */
-    char *tokenizer;      /* owned; path of a tokenizer.json; NULL: one token a byte */
+    double weight;        /* 0: not given */
+    bool pinned;
+    char *tokenizer; /* owned; path of a tokenizer.json; NULL: one token a byte */
 };
 
 struct br_model_list {

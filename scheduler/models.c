@@ -7,12 +7,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cost/shape.h"
+#include "scheduler/model_terms.h"
 #include "text/byte_tokenizer.h"
 
 struct model {
     struct br_gateway_model view;
     char name[BR_MAX_MODEL_NAME];
     struct br_tokenizer *tokenizer; /* owned */
+    bool pinned;
     char folder_trouble[512], device_trouble[512];
 };
 
@@ -82,16 +84,39 @@ static int load_folder(struct model *m, const char *dir, const struct br_models_
     return 0;
 }
 
-/* Takes the entry whose name is filled in. */
-static int list_model(struct br_models *models, struct model *m, const struct br_models_config *c, struct br_err *err)
+/* Terms of a model that is not there are a name misspelt. */
+static int terms_named(const struct br_models *models, const struct br_option_list *terms, struct br_err *err)
 {
+    for (uint32_t i = 0; terms && i < terms->n; i++) {
+        const char *item = terms->items[i], *equals = strchr(item, '=');
+        char name[BR_MAX_MODEL_NAME];
+        snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - item) : 64, item);
+        if (!equals || br_models_index(models, name) < 0)
+            return br_err_set(err, BR_EINVAL, "model-terms: '%.64s' is not NAME=KEY=VALUE,... of a model that is given",
+                              item);
+    }
+    return 0;
+}
+
+/* Takes the entry whose name is filled in. terms: what is known of it, else 0. */
+static int list_model(struct br_models *models, struct model *m, struct br_model_terms terms,
+                      const struct br_models_config *c, struct br_err *err)
+{
+    terms.ttft_s = terms.ttft_s > 0 ? terms.ttft_s : c->ttft_s;
+    terms.tbt_s = terms.tbt_s > 0 ? terms.tbt_s : c->tbt_s;
+    terms.weight = terms.weight > 0 ? terms.weight : 1;
+
     if (br_models_index(models, m->name) >= 0)
         return br_err_set(err, BR_EINVAL, "model: '%s' is named twice", m->name);
+    if (br_model_terms_apply(c->terms, m->name, &terms, err))
+        return err->code;
     models->n++;
     m->view.name = m->name;
     m->view.created_s = br_wall_ns() / BR_NS_PER_S;
-    m->view.ttft_s = c->ttft_s;
-    m->view.tbt_s = c->tbt_s;
+    m->view.ttft_s = terms.ttft_s;
+    m->view.tbt_s = terms.tbt_s;
+    m->view.weight = terms.weight;
+    m->pinned = terms.pinned;
     return 0;
 }
 
@@ -105,7 +130,7 @@ static int add_model(struct br_models *models, const char *arg, const struct br_
 {
     struct model *m = &models->list[models->n];
     const char *dir;
-    if (br_model_arg_split(arg, m->name, &dir, err) || list_model(models, m, c, err))
+    if (br_model_arg_split(arg, m->name, &dir, err) || list_model(models, m, (struct br_model_terms){0}, c, err))
         return err->code;
     if (load_folder(m, dir, c, err))
         model_unusable(m, dir, err);
@@ -125,12 +150,12 @@ static int add_outline(struct br_models *models, const struct br_model_entry *en
     struct model *m = &models->list[models->n];
     int rc;
     snprintf(m->name, sizeof m->name, "%s", entry->name);
-    if (list_model(models, m, c, err))
+    if (list_model(
+            models, m,
+            (struct br_model_terms){
+                .ttft_s = entry->ttft_s, .tbt_s = entry->tbt_s, .weight = entry->weight, .pinned = entry->pinned},
+            c, err))
         return err->code;
-    if (entry->ttft_s > 0)
-        m->view.ttft_s = entry->ttft_s;
-    if (entry->tbt_s > 0)
-        m->view.tbt_s = entry->tbt_s;
     m->view.max_context = entry->context;
     if (c->max_model_len && c->max_model_len < m->view.max_context)
         m->view.max_context = c->max_model_len;
@@ -158,6 +183,8 @@ int br_models_create(const struct br_models_config *config, struct br_models **o
         rc = add_model(models, config->models->items[i], config, err);
     for (uint32_t i = 0; rc == 0 && i < outlines; i++)
         rc = add_outline(models, &config->outlines->entries[i], config, err);
+    if (rc == 0)
+        rc = terms_named(models, config->terms, err);
     if (rc) {
         br_models_destroy(models);
         return rc;
@@ -192,6 +219,11 @@ int br_models_index(const struct br_models *models, const char *name)
 const struct br_gateway_model *br_models_at(const struct br_models *models, uint32_t index)
 {
     return &models->list[index].view;
+}
+
+bool br_models_pinned(const struct br_models *models, uint32_t index)
+{
+    return models->list[index].pinned;
 }
 
 const char *br_models_trouble(const struct br_models *models, uint32_t index)

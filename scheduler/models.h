@@ -15,15 +15,17 @@ struct br_models_config {
     const struct br_model_list *outlines; /* models without a folder, beside those; NULL: none */
     const char *chat_template;            /* by name, for models whose own is not known; NULL: none */
     uint32_t max_model_len;               /* 0: each model's own */
-    double ttft_s, tbt_s;
+    double ttft_s, tbt_s;                 /* of models whose terms do not say */
+    const struct br_option_list *terms;   /* NAME=KEY=VALUE,... (model_terms.h); may be NULL */
 };
 
-/* Errors: a malformed NAME=DIR, a name twice, no models. */
+/* Errors: a malformed NAME=DIR, a name twice, no models; terms that are malformed or of no model. */
 int br_models_create(const struct br_models_config *config, struct br_models **out, struct br_err *err);
 void br_models_destroy(struct br_models *models);
 uint32_t br_models_count(const struct br_models *models);
 int br_models_index(const struct br_models *models, const char *name); /* -1: unknown */
 const struct br_gateway_model *br_models_at(const struct br_models *models, uint32_t index);
+bool br_models_pinned(const struct br_models *models, uint32_t index); /* its weights are to stay on devices */
 /* Why it cannot be served; NULL: nothing known against it. */
 const char *br_models_trouble(const struct br_models *models, uint32_t index);
 /* What a device said; trouble of the folder itself stays. */

@@ -24,6 +24,8 @@ static void test_all_keys(void **state)
                                "    context: 4096\n"
                                "    ttft: 2.5s\n"
                                "    tbt: 50ms\n"
+                               "    weight: 2\n"
+                               "    pinned: true\n"
                                "    tokenizer: tok\n"
                                "  - {name: small, catalogue: Qwen2.5-7B}\n";
     struct br_model_list list;
@@ -38,10 +40,12 @@ static void test_all_keys(void **state)
     assert_true(list.entries[2].footprint.kv_bytes_per_token == 160 * 1024); /* 320 KiB in 16 bits */
     assert_int_equal(list.entries[2].context, 4096);
     assert_true(list.entries[2].ttft_s == 2.5 && list.entries[2].tbt_s == .05);
+    assert_true(list.entries[2].weight == 2 && list.entries[2].pinned);
     assert_string_equal(list.entries[2].tokenizer, "folder/tok/tokenizer.json");
     assert_string_equal(list.entries[3].name, "small");
     assert_int_equal(list.entries[3].footprint.weights, BR_WEIGHTS_BF16);
     assert_int_equal(list.entries[3].context, BR_MODEL_LIST_CONTEXT);
+    assert_true(list.entries[3].weight == 0 && !list.entries[3].pinned);
     assert_true(list.entries[3].ttft_s == 0 && !list.entries[3].tokenizer);
     br_model_list_free(&list);
 }
@@ -122,6 +126,8 @@ static void test_refused(void **state)
         {"- {name: a, catalogue: Qwen2.5-7B, count: 1e9}", "count", BR_EINVAL},
         {"- {name: a, catalogue: Qwen2.5-7B, ttft: -1}", "ttft", BR_EINVAL},
         {"- {name: a, catalogue: Qwen2.5-7B, tbt: nan}", "tbt", BR_EINVAL},
+        {"- {name: a, catalogue: Qwen2.5-7B, weight: 0}", "weight", BR_EINVAL},
+        {"- {name: a, catalogue: Qwen2.5-7B, pinned: often}", "pinned", BR_EINVAL},
         {"- {name: a, catalogue: [Qwen2.5-7B]}", "KEY: VALUE is needed", BR_EINVAL},
         {"- {name: a, config: nowhere}", "folder/nowhere/config.json", BR_ENOENT},
         {"- {name: a, config: nowhere.json}", "folder/nowhere.json", BR_ENOENT},

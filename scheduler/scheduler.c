@@ -128,7 +128,8 @@ static int start_gateway(struct daemon *d)
                                         .max_choices = c->max_choices,
                                         .header_timeout_ms = (uint32_t)(c->request_timeout_s * 1000),
                                         .idle_timeout_ms = (uint32_t)(c->idle_timeout_s * 1000),
-                                        .max_out_bytes = c->max_out_bytes};
+                                        .max_out_bytes = c->max_out_bytes,
+                                        .slow_out_bytes = c->slow_out_bytes};
     struct br_gateway_backend backend = br_service_backend(d->service);
     return br_gateway_start(&d->loop, &gateway, &backend, &d->gateway, d->err);
 }
@@ -185,9 +186,13 @@ static int daemon_open(struct daemon *d, struct br_err *err)
                                       .chat_template = c->chat_template,
                                       .max_model_len = c->max_model_len,
                                       .ttft_s = c->ttft_s,
-                                      .tbt_s = c->tbt_s};
-    struct br_service_config service = {
-        .max_unfinished = c->max_unfinished, .max_devices = c->max_devices, .adopt_s = c->adopt_s};
+                                      .tbt_s = c->tbt_s,
+                                      .terms = &c->terms};
+    struct br_service_config service = {.max_unfinished = c->max_unfinished,
+                                        .max_devices = c->max_devices,
+                                        .policy = c->placement,
+                                        .admission = c->admission,
+                                        .adopt_s = c->adopt_s};
     int rc = c->models_from ? br_model_list_read(c->models_from, &outlines, err) : 0;
     if (rc)
         rc = err->code = BR_EINVAL; /* whatever it is, the configuration has to change */

@@ -6,6 +6,7 @@
 
 struct br_scheduler_config {
     struct br_option_list models; /* NAME=DIR */
+    struct br_option_list terms;  /* NAME=KEY=VALUE,...: model_terms.h */
     char *models_from;            /* file of models without a folder (cost/model_list.h); NULL: none */
     char *host;
     uint32_t port;        /* 0: any */
@@ -14,11 +15,13 @@ struct br_scheduler_config {
     char *redis;          /* "unix:/path" or "tcp:host:port" */
     char *redis_prefix;
     char *chat_template;
+    char *placement; /* policy of core/fleet */
+    bool admission;
     uint32_t max_model_len;
     double ttft_s, tbt_s, adopt_s, group_commit_s, keep_ended_s;
     bool keep_tokens;
     uint32_t max_unfinished, max_devices, max_connections, max_choices;
-    uint64_t max_head_bytes, max_body_bytes, max_out_bytes;
+    uint64_t max_head_bytes, max_body_bytes, max_out_bytes, slow_out_bytes;
     double request_timeout_s, idle_timeout_s;
     int ready_fd; /* the port is written here, as text and a newline, when it serves; -1: nobody asks */
 };

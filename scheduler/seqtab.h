@@ -24,6 +24,7 @@ struct sched_seq {
     uint32_t model; /* index in the catalogue */
     struct br_seq_spec spec;
     uint64_t fence;
+    bool unsure;                  /* a lease was not answered: the fence may be another one by now */
     bool fresh;                   /* the fence from acceptance has not been given to a device yet */
     int32_t device;               /* index, or -1 */
     struct br_gateway_call *call; /* NULL: nobody waits for its tokens */
@@ -34,11 +35,17 @@ struct sched_seq {
     enum br_end end;
     bool end_stored;
     char error[256];
-    uint32_t appends, leases; /* under way */
-    bool hopeless;            /* tried too often */
-    bool again;               /* Redis was away: the tick repeats what is missing */
-    uint32_t tries;           /* assignments since the last new token */
-    int64_t arrived_ns;       /* monotonic */
+    uint32_t appends, leases;           /* under way */
+    bool hopeless;                      /* to be given up; error says why */
+    bool again;                         /* Redis was away: the tick repeats what is missing */
+    uint32_t tries;                     /* assignments since the last new token */
+    uint32_t blame;                     /* deaths of its device since its last token */
+    bool given;                         /* its device has been sent it */
+    bool progress;                      /* has made a token since it was assigned last */
+    bool held;                          /* waits for another one's trial on its device */
+    bool paused;                        /* its client does not read */
+    int64_t paused_since_ns, paused_ns; /* while paused; in all before */
+    int64_t arrived_ns;                 /* monotonic */
 };
 
 struct seqtab;

@@ -5,13 +5,33 @@
 
 #include "scheduler/service_impl.h"
 
-enum { TICK_MS = 50 };
+enum { TICK_MS = 50, TERMS_S = 5 };
 
 static void on_tick(uv_timer_t *timer)
 {
     struct br_service *s = timer->data;
     service_tick_devices(s);
     service_tick_seqs(s);
+    service_tick_trials(s);
+    service_tick_fleet(s);
+    if (br_now_ns() >= s->terms_ns) {
+        s->terms_ns = br_now_ns() + TERMS_S * BR_NS_PER_S;
+        service_send_rates(s);
+    }
+}
+
+/* What is known of the models before any device has them. */
+static void models_set(struct br_service *s)
+{
+    for (uint32_t i = 0; i < br_models_count(s->models); i++) {
+        const struct br_gateway_model *m = br_models_at(s->models, i);
+        service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_MODEL_SET,
+                                                        .model = i,
+                                                        .ttft_s = m->ttft_s,
+                                                        .tbt_s = m->tbt_s,
+                                                        .weight = m->weight,
+                                                        .pinned = br_models_pinned(s->models, i)});
+    }
 }
 
 int br_service_create(uv_loop_t *loop, const struct br_service_config *config, struct br_queue *queue,
@@ -23,7 +43,10 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
     struct br_fleet_config fleet = {.max_devices = config->max_devices,
                                     .max_models = br_models_count(models) + 1,
                                     .max_seqs = max_seqs,
-                                    .max_unfinished = config->max_unfinished};
+                                    .max_unfinished = config->max_unfinished,
+                                    .max_nodes = config->max_devices,
+                                    .policy = config->policy,
+                                    .admission = config->admission};
     if (br_fleet_create(&fleet, &s->fleet, err)) {
         free(s);
         return err->code;
@@ -35,6 +58,8 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
     s->actions = br_calloc(1, sizeof *s->actions);
     s->seqs = seqtab_create(max_seqs);
     s->devices = br_calloc(config->max_devices, sizeof *s->devices);
+    s->rates = br_calloc(br_models_count(models) + 1, sizeof *s->rates);
+    models_set(s);
     uv_timer_init(loop, &s->tick);
     s->tick.data = s;
     uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);
@@ -44,7 +69,7 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
 
 bool br_service_settled(const struct br_service *s)
 {
-    return s->appends == 0 && s->accepting == 0 && !s->retries;
+    return s->appends == 0 && s->accepting == 0 && s->leases == 0 && !s->retries;
 }
 
 void br_service_close(struct br_service *s)
@@ -55,12 +80,10 @@ void br_service_close(struct br_service *s)
 
 void br_service_destroy(struct br_service *s)
 {
-    for (uint32_t i = 0; i < s->config.max_devices; i++) {
-        free(s->devices[i].serves);
-        free(s->devices[i].step_s);
-        free(s->devices[i].load_s);
-    }
+    for (uint32_t i = 0; i < s->config.max_devices; i++)
+        free(s->devices[i].places);
     free(s->devices);
+    free(s->rates);
     seqtab_destroy(s->seqs);
     free(s->actions);
     br_fleet_destroy(s->fleet);
@@ -95,7 +118,7 @@ static const char *backend_trouble(void *ctx, const struct br_gateway_model *mod
     if (!model->tokenizer)
         return br_models_trouble(s->models, index);
     for (uint32_t i = 0; i < s->n_devices; i++)
-        if (s->devices[i].in_fleet && s->devices[i].serves[index])
+        if (s->devices[i].in_fleet && s->devices[i].places[index].serves)
             return NULL;
     return br_models_trouble(s->models, index); /* no device yet: it waits in the queue */
 }
@@ -109,18 +132,28 @@ static bool backend_healthy(void *ctx, const char **why)
 
 /* ---- GET /stats ---- */
 
+static json_t *place_stats(const char *name, const struct sched_place *p)
+{
+    return json_pack("{s:s,s:f,s:f,s:I,s:i,s:i,s:f}", "name", name, "step_s", p->step_s, "load_s", p->load_s,
+                     "resident_bytes", (json_int_t)p->resident_bytes, "waiting", (int)p->waiting, "running",
+                     (int)p->running, "utilisation", p->utilisation);
+}
+
 static json_t *device_stats(const struct br_service *s, const struct sched_device *d)
 {
-    json_t *models = json_array();
+    json_t *models = json_array(), *root;
     for (uint32_t m = 0; m < br_models_count(s->models); m++)
-        if (d->serves[m])
-            json_array_append_new(models, json_pack("{s:s,s:f,s:f}", "name", br_models_at(s->models, m)->name, "step_s",
-                                                    d->step_s[m], "load_s", d->load_s[m]));
-    return json_pack("{s:s,s:i,s:b,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:o}", "node", d->node, "device", (int)d->number,
+        if (d->places[m].serves)
+            json_array_append_new(models, place_stats(br_models_at(s->models, m)->name, &d->places[m]));
+    root = json_pack("{s:s,s:i,s:b,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:o}", "node", d->node, "device", (int)d->number,
                      "connected", d->peer != NULL, "steps", (json_int_t)d->total.steps, "switches",
                      (json_int_t)d->total.switches, "loaded_bytes", (json_int_t)d->total.loaded_bytes, "kv_out_bytes",
                      (json_int_t)d->total.kv_out_bytes, "kv_in_bytes", (json_int_t)d->total.kv_in_bytes, "compute_s",
                      d->total.compute_s, "stalled_s", d->total.stalled_s, "wall_s", d->total.wall_s, "models", models);
+    json_object_set_new(
+        root, "utilisation",
+        json_real(br_fleet_utilisation(s->fleet, (uint32_t)(d - s->devices)))); /* as core/fleet sees it */
+    return root;
 }
 
 static void backend_stats(void *ctx, struct br_buf *out)
@@ -147,6 +180,7 @@ struct br_gateway_backend br_service_backend(struct br_service *s)
                                        .model_trouble = backend_trouble,
                                        .submit = service_submit,
                                        .cancel = service_cancel,
+                                       .pace = service_pace,
                                        .healthy = backend_healthy,
                                        .stats = backend_stats};
 }

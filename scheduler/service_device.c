@@ -7,53 +7,16 @@
 #include "proto/convert.h"
 #include "scheduler/service_impl.h"
 
-static struct br_link_peer *seq_peer(struct br_service *s, const struct sched_seq *seq)
-{
-    return seq->device >= 0 ? s->devices[seq->device].peer : NULL;
-}
-
-void service_send_assign(struct br_service *s, struct sched_seq *seq)
-{
-    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
-    Briareus__Assign assign = BRIAREUS__ASSIGN__INIT;
-    struct br_seq_spec_pb spec;
-    struct br_link_peer *peer = seq_peer(s, seq);
-    if (!peer)
-        return; /* away: it comes back and adopts, or is declared lost */
-    br_seq_spec_to_pb(&seq->spec, &spec);
-    assign.spec = &spec.msg;
-    assign.fence = seq->fence;
-    assign.tokens = br_tokens_to_pb(0, seq->tokens, seq->n_tokens);
-    assign.age_s = (double)(br_now_ns() - seq->arrived_ns) * 1e-9;
-    frame.body_case = BRIAREUS__FRAME__BODY_ASSIGN;
-    frame.assign = &assign;
-    br_log(BR_INFO, "seq_assigned",
-           "seq=%" PRIu64 " req=%s model=%s node=%s device=%u fence=%" PRIu64 " prompt=%u tokens=%u", seq->spec.id,
-           seq->spec.request_id, seq->spec.model, s->devices[seq->device].node, s->devices[seq->device].number,
-           seq->fence, seq->spec.n_prompt, seq->n_tokens);
-    br_link_send(peer, &frame);
-    free(assign.tokens);
-}
-
-static void send_cancel(struct br_link_peer *peer, uint64_t id, uint64_t fence)
-{
-    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
-    Briareus__Cancel cancel = BRIAREUS__CANCEL__INIT;
-    cancel.seq = id;
-    cancel.fence = fence;
-    frame.body_case = BRIAREUS__FRAME__BODY_CANCEL;
-    frame.cancel = &cancel;
-    br_link_send(peer, &frame);
-}
-
-void service_send_cancel(struct br_service *s, struct sched_seq *seq)
-{
-    struct br_link_peer *peer = seq_peer(s, seq);
-    if (peer && seq->state == SCHED_RUNNING)
-        send_cancel(peer, seq->spec.id, seq->fence);
-}
-
 /* ---- coming ---- */
+
+/* The first device of a node gives its number to all of them. */
+static uint32_t node_index(const struct br_service *s, const struct sched_device *d)
+{
+    for (uint32_t i = 0; i < s->n_devices; i++)
+        if (s->devices[i].used && strcmp(s->devices[i].node, d->node) == 0)
+            return i;
+    return (uint32_t)(d - s->devices);
+}
 
 static struct sched_device *device_slot(struct br_service *s, const Briareus__Register *hello)
 {
@@ -71,17 +34,16 @@ static struct sched_device *device_slot(struct br_service *s, const Briareus__Re
             d->used = true;
             snprintf(d->node, sizeof d->node, "%s", hello->node);
             d->number = hello->device;
-            d->serves = br_calloc(br_models_count(s->models) + 1, sizeof *d->serves);
-            d->step_s = br_calloc(br_models_count(s->models) + 1, sizeof *d->step_s);
-            d->load_s = br_calloc(br_models_count(s->models) + 1, sizeof *d->load_s);
+            d->node_index = node_index(s, d);
+            d->places = br_calloc(br_models_count(s->models) + 1, sizeof *d->places);
             return d;
         }
     }
     return NULL;
 }
 
-static bool adoptable(struct br_service *s, const struct sched_seq *seq, uint32_t device,
-                      const Briareus__RunningSeq *running)
+bool service_adoptable(struct br_service *s, const struct sched_seq *seq, uint32_t device,
+                       const Briareus__RunningSeq *running)
 {
     (void)s;
     if (!seq || seq->fence != running->fence)
@@ -89,67 +51,85 @@ static bool adoptable(struct br_service *s, const struct sched_seq *seq, uint32_
     return seq->state == SCHED_RECOVERED || (seq->state == SCHED_RUNNING && seq->device == (int32_t)device);
 }
 
-/* Tells the device which of its sequences go on; what it is not told it drops. */
-static void send_welcome(struct br_service *s, struct sched_device *d, const Briareus__Register *hello)
+static void adopt_one(struct br_service *s, struct sched_seq *seq, uint32_t device)
 {
-    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
-    Briareus__Welcome welcome = BRIAREUS__WELCOME__INIT;
-    Briareus__Adopt *adopts = br_calloc(hello->n_running + 1, sizeof *adopts);
-    Briareus__Adopt **list = br_calloc(hello->n_running + 1, sizeof *list);
-    uint32_t device = (uint32_t)(d - s->devices);
-    welcome.version = BR_LINK_VERSION;
-    welcome.adopted = list;
-    for (size_t i = 0; i < hello->n_running; i++) {
-        struct sched_seq *seq = seqtab_find(s->seqs, hello->running[i]->seq);
-        Briareus__Adopt *adopt = &adopts[welcome.n_adopted];
-        if (!adoptable(s, seq, device, hello->running[i]))
-            continue;
-        briareus__adopt__init(adopt);
-        adopt->seq = seq->spec.id;
-        adopt->fence = seq->fence;
-        adopt->acknowledged = seq->n_tokens;
-        list[welcome.n_adopted++] = adopt;
-    }
-    frame.body_case = BRIAREUS__FRAME__BODY_WELCOME;
-    frame.welcome = &welcome;
-    br_link_send(d->peer, &frame);
-    free(list);
-    free(adopts);
+    struct br_fleet_event event = service_seq_event(seq, BR_FLEET_ADOPT);
+    event.device = device;
+    service_fleet_event(s, &event);
 }
 
-/* Marks the adopted ones: recovered ones enter core/fleet as running here. Returns in `kept` who they are. */
-static void adopt_running(struct br_service *s, struct sched_device *d, const Briareus__Register *hello, bool *kept)
+/* Recovered ones enter core/fleet as running here. */
+static void adopt_running(struct br_service *s, struct sched_device *d, const Briareus__Register *hello)
 {
     uint32_t device = (uint32_t)(d - s->devices);
     for (size_t i = 0; i < hello->n_running; i++) {
         struct sched_seq *seq = seqtab_find(s->seqs, hello->running[i]->seq);
-        if (!adoptable(s, seq, device, hello->running[i]))
-            continue;
-        kept[seq->index] = true;
-        if (seq->state != SCHED_RECOVERED)
+        if (!service_adoptable(s, seq, device, hello->running[i]) || seq->state != SCHED_RECOVERED)
             continue;
         seq->state = SCHED_RUNNING;
         seq->device = (int32_t)device;
-        service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_ADOPT,
-                                                        .seq = seq->index,
-                                                        .device = device,
-                                                        .model = seq->model,
-                                                        .tokens = seq->spec.n_prompt + seq->spec.max_tokens});
+        adopt_one(s, seq, device);
     }
 }
 
-/* What the scheduler thought was running there but the device no longer knows begins again from its tokens. */
-static void requeue_lost(struct br_service *s, struct sched_device *d, const bool *kept)
+static bool had_by(const struct sched_seq *seq, const struct sched_device *d, const struct br_service *s)
+{
+    return seq->device == (int32_t)(d - s->devices) && (seq->state == SCHED_RUNNING || seq->state == SCHED_LEASING);
+}
+
+/* What the scheduler thinks is running there but the device no longer knows; to be freed. */
+static bool *lost_find(struct br_service *s, struct sched_device *d, const Briareus__Register *hello)
+{
+    bool *lost = br_calloc(seqtab_max(s->seqs), sizeof *lost);
+    for (uint32_t i = 0; i < seqtab_max(s->seqs); i++) {
+        const struct sched_seq *seq = seqtab_at(s->seqs, i);
+        lost[i] = seq && had_by(seq, d, s);
+    }
+    for (size_t i = 0; i < hello->n_running; i++) {
+        const struct sched_seq *seq = seqtab_find(s->seqs, hello->running[i]->seq);
+        if (service_adoptable(s, seq, (uint32_t)(d - s->devices), hello->running[i]))
+            lost[seq->index] = false;
+    }
+    return lost;
+}
+
+/* It begins again from its tokens. */
+static void requeue_lost(struct br_service *s, struct sched_device *d, const bool *lost)
 {
     for (uint32_t i = 0; i < seqtab_max(s->seqs); i++) {
         struct sched_seq *seq = seqtab_at(s->seqs, i);
-        if (!seq || seq->device != (int32_t)(d - s->devices) || kept[i])
-            continue;
-        if (seq->state != SCHED_RUNNING && seq->state != SCHED_LEASING)
+        if (!lost[i] || !seq || !had_by(seq, d, s))
             continue;
         service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_END, .seq = i});
         service_enter_fleet(s, seq);
     }
+}
+
+/* What an old worker does not say is guessed: reading the weights is all that a step costs. */
+static struct br_step_shape shape_of(const Briareus__StepShape *shape, double step_s)
+{
+    if (!shape)
+        return (struct br_step_shape){.read_s = step_s > 0 ? step_s : 1e-6};
+    return (struct br_step_shape){shape->fixed_s, shape->read_s, shape->kv_byte_s, shape->row_s};
+}
+
+static void model_on(struct br_service *s, struct sched_device *d, const Briareus__ModelInfo *info, uint32_t model)
+{
+    struct br_fleet_event event = {
+        .kind = BR_FLEET_MODEL_ON,
+        .device = (uint32_t)(d - s->devices),
+        .model = model,
+        .weights_bytes = (int64_t)(info->weight_bytes < INT64_MAX ? info->weight_bytes : 0),
+        .kv_token_bytes = (int64_t)(info->kv_token_bytes ? info->kv_token_bytes : info->kv_block_bytes / 16),
+        .shape = shape_of(info->step, info->step_s)};
+    service_fleet_event(s, &event);
+}
+
+static void model_off(struct br_service *s, struct sched_device *d, uint32_t model)
+{
+    if (d->places[model].serves)
+        service_fleet_event(s, &(struct br_fleet_event){
+                                   .kind = BR_FLEET_MODEL_OFF, .device = (uint32_t)(d - s->devices), .model = model});
 }
 
 static void models_on(struct br_service *s, struct sched_device *d, const Briareus__Register *hello)
@@ -162,31 +142,43 @@ static void models_on(struct br_service *s, struct sched_device *d, const Briare
             br_log(BR_WARN, "model_unknown", "node=%s device=%u model=%s", d->node, d->number, BR_Q(info->name));
             continue;
         }
-        if (!ok) {
+        if (!ok)
             br_log(BR_ERROR, "model_refused", "node=%s device=%u model=%s why=%s", d->node, d->number, info->name,
                    BR_Q(info->error));
-            br_models_set_trouble(s->models, (uint32_t)model, info->error);
-        } else {
-            br_models_set_trouble(s->models, (uint32_t)model, NULL);
-        }
-        d->step_s[model] = info->step_s;
-        d->load_s[model] = info->load_s;
-        if (d->serves[model] == ok)
-            continue;
-        d->serves[model] = ok;
-        service_fleet_event(s, &(struct br_fleet_event){.kind = ok ? BR_FLEET_MODEL_ON : BR_FLEET_MODEL_OFF,
-                                                        .device = (uint32_t)(d - s->devices),
-                                                        .model = (uint32_t)model,
-                                                        .step_s = info->step_s,
-                                                        .load_s = info->load_s});
+        br_models_set_trouble(s->models, (uint32_t)model, ok ? NULL : info->error);
+        d->places[model].step_s = info->step_s;
+        d->places[model].load_s = info->load_s;
+        if (ok)
+            model_on(s, d, info, (uint32_t)model);
+        else
+            model_off(s, d, (uint32_t)model);
+        d->places[model].serves = ok;
     }
+}
+
+/* While it was away it got nothing new; if it rests it still does not. */
+static void device_on(struct br_service *s, struct sched_device *d)
+{
+    struct br_fleet_event event = {.kind = BR_FLEET_DEVICE_UP,
+                                   .device = (uint32_t)(d - s->devices),
+                                   .node = d->node_index,
+                                   .memory_bytes = (int64_t)d->memory_bytes,
+                                   .link_bytes_per_s = (double)d->link_bytes_per_s};
+    bool rests = service_rests(s, d);
+    d->shunned = false;
+    if (!d->in_fleet || !rests)
+        service_fleet_event(s, &event);
+    event.kind = BR_FLEET_DEVICE_DRAIN;
+    if (rests)
+        service_fleet_event(s, &event);
+    d->in_fleet = true;
 }
 
 static void on_up(void *ctx, struct br_link_peer *peer, const Briareus__Register *hello)
 {
     struct br_service *s = ctx;
     struct sched_device *d = device_slot(s, hello);
-    bool *kept;
+    bool *lost;
     if (!d) {
         br_link_peer_close(peer, "more devices than --max-devices");
         return;
@@ -197,31 +189,29 @@ static void on_up(void *ctx, struct br_link_peer *peer, const Briareus__Register
     }
     d->peer = peer;
     br_link_peer_set_data(peer, d);
+    if (d->in_fleet && d->incarnation != hello->incarnation)
+        service_device_died(s, d);
     d->incarnation = hello->incarnation;
-    d->memory_bytes = hello->memory_bytes;
+    d->memory_bytes = hello->memory_bytes < INT64_MAX ? hello->memory_bytes : 0;
+    d->link_bytes_per_s = hello->link_bytes_per_s;
     snprintf(d->kind, sizeof d->kind, "%s", hello->kind);
     br_log(BR_INFO, "device_up", "node=%s device=%u kind=%s profile=%s memory=%" PRIu64 " models=%zu running=%zu",
            d->node, d->number, d->kind, hello->numeric_profile, d->memory_bytes, hello->n_models, hello->n_running);
-    send_welcome(s, d, hello);
-    if (!d->in_fleet) {
-        d->in_fleet = true;
-        service_fleet_event(s,
-                            &(struct br_fleet_event){.kind = BR_FLEET_DEVICE_UP, .device = (uint32_t)(d - s->devices)});
-    }
-    kept = br_calloc(seqtab_max(s->seqs), sizeof *kept);
-    adopt_running(s, d, hello, kept);
-    requeue_lost(s, d, kept);
-    free(kept);
-    models_on(s, d, hello);
+    service_send_welcome(s, d, hello);
+    lost = lost_find(s, d, hello);
+    device_on(s, d);
+    models_on(s, d, hello); /* may give it what has waited */
+    adopt_running(s, d, hello);
+    requeue_lost(s, d, lost);
+    free(lost);
 }
 
 /* ---- going ---- */
 
 static void on_down(void *ctx, struct br_link_peer *peer)
 {
-    struct br_service *s = ctx;
     struct sched_device *d = br_link_peer_data(peer);
-    (void)s;
+    (void)ctx;
     if (!d)
         return;
     d->peer = NULL;
@@ -233,14 +223,13 @@ static void device_lost(struct br_service *s, struct sched_device *d)
 {
     int32_t device = (int32_t)(d - s->devices);
     br_log(BR_ERROR, "device_lost", "node=%s device=%u", d->node, d->number);
+    service_device_died(s, d);
     d->in_fleet = false;
-    memset(d->serves, 0, br_models_count(s->models) * sizeof *d->serves);
+    memset(d->places, 0, br_models_count(s->models) * sizeof *d->places);
     for (uint32_t i = 0; i < seqtab_max(s->seqs); i++) {
         struct sched_seq *seq = seqtab_at(s->seqs, i);
-        if (seq && seq->device == device && (seq->state == SCHED_RUNNING || seq->state == SCHED_LEASING)) {
-            seq->state = SCHED_WAITING;
-            seq->device = -1;
-        }
+        if (seq && seq->device == device && seq->state != SCHED_ENDING)
+            service_unplace(s, seq);
     }
     service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_DEVICE_DOWN, .device = (uint32_t)device});
 }
@@ -250,8 +239,13 @@ void service_tick_devices(struct br_service *s)
     int64_t limit_ns = (int64_t)(s->config.adopt_s * 1e9);
     for (uint32_t i = 0; i < s->n_devices; i++) {
         struct sched_device *d = &s->devices[i];
-        if (d->in_fleet && !d->peer && br_now_ns() - d->away_since_ns > limit_ns)
+        if (!d->in_fleet || d->peer)
+            continue;
+        if (br_now_ns() - d->away_since_ns > limit_ns)
             device_lost(s, d);
+        else if (!d->shunned)
+            service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_DEVICE_DRAIN, .device = i});
+        d->shunned = true;
     }
 }
 
@@ -265,7 +259,7 @@ static void on_tokens(struct br_service *s, struct sched_device *d, const Briare
     struct br_err err;
     if (!seq || seq->state != SCHED_RUNNING || seq->fence != msg->fence || seq->device != (int32_t)(d - s->devices)) {
         if (!seq || seq->fence != msg->fence)
-            send_cancel(d->peer, msg->seq, msg->fence); /* nobody wants it any more */
+            service_send_stray(d->peer, msg->seq, msg->fence);
         return;
     }
     if (br_tokens_from_pb(msg->run, &first, &tokens, &n, &err) || msg->end > BR_END_FAILED) {
@@ -279,15 +273,42 @@ static void on_tokens(struct br_service *s, struct sched_device *d, const Briare
         return;
     }
     free(tokens);
-    if (seq->n_tokens > before)
-        seq->tries = 0;
+    if (seq->n_tokens > before) {
+        service_trial_passed(d, seq);
+        service_fleet_event(
+            s, &(struct br_fleet_event){.kind = BR_FLEET_TOKENS, .seq = seq->index, .delivered = seq->n_tokens});
+    }
     if (msg->end != BR_END_NONE)
         service_end(s, seq, (enum br_end)msg->end, msg->error[0] ? msg->error : NULL);
     else if (seq->n_tokens > before)
         service_store(s, seq);
 }
 
-static void on_report(struct sched_device *d, const Briareus__StepReport *r)
+static void report_slot(struct br_service *s, struct sched_device *d, const Briareus__SlotLoad *slot)
+{
+    int model = br_models_index(s->models, slot->model);
+    struct sched_place *p = model < 0 ? NULL : &d->places[model];
+    bool changed;
+    if (!p || !p->serves)
+        return;
+    changed = p->resident_bytes != slot->resident_bytes || p->stepping != slot->stepping || slot->step;
+    p->resident_bytes = slot->resident_bytes < INT64_MAX ? slot->resident_bytes : 0;
+    p->stepping = slot->stepping;
+    p->loading = slot->loading;
+    p->waiting = slot->waiting;
+    p->running = slot->running;
+    p->utilisation = slot->utilisation;
+    if (changed)
+        service_fleet_event(
+            s, &(struct br_fleet_event){.kind = BR_FLEET_RESIDENT,
+                                        .device = (uint32_t)(d - s->devices),
+                                        .model = (uint32_t)model,
+                                        .bytes = (int64_t)p->resident_bytes,
+                                        .running = p->stepping,
+                                        .shape = slot->step ? shape_of(slot->step, 0) : (struct br_step_shape){0}});
+}
+
+static void on_report(struct br_service *s, struct sched_device *d, const Briareus__StepReport *r)
 {
     d->total.steps = r->steps;
     d->total.switches = r->switches;
@@ -297,6 +318,12 @@ static void on_report(struct sched_device *d, const Briareus__StepReport *r)
     d->total.compute_s = r->compute_s;
     d->total.stalled_s = r->stalled_s;
     d->total.wall_s = r->wall_s;
+    if (r->link_bytes_per_s > 0)
+        service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_LINK,
+                                                        .device = (uint32_t)(d - s->devices),
+                                                        .link_bytes_per_s = r->link_bytes_per_s});
+    for (size_t i = 0; i < r->n_slots; i++)
+        report_slot(s, d, r->slots[i]);
 }
 
 static void on_frame(void *ctx, struct br_link_peer *peer, const Briareus__Frame *frame)
@@ -308,7 +335,7 @@ static void on_frame(void *ctx, struct br_link_peer *peer, const Briareus__Frame
     if (frame->body_case == BRIAREUS__FRAME__BODY_TOKENS)
         on_tokens(s, d, frame->tokens);
     else if (frame->body_case == BRIAREUS__FRAME__BODY_REPORT)
-        on_report(d, frame->report);
+        on_report(s, d, frame->report);
 }
 
 struct br_link_server_cb br_service_link(struct br_service *s)

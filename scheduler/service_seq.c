@@ -7,97 +7,10 @@
 #include "scheduler/queue/refusal.h"
 #include "scheduler/service_impl.h"
 
-/* ---- towards core/fleet ---- */
-
-static void service_retry_later(struct br_service *s, struct sched_seq *seq)
+void service_retry_later(struct br_service *s, struct sched_seq *seq)
 {
     seq->again = true;
     s->retries = true;
-}
-
-struct lease_ctx {
-    struct br_service *s;
-    uint64_t id;
-};
-
-static void on_leased(void *ctx, int rc, uint64_t fence)
-{
-    struct lease_ctx *lease = ctx;
-    struct br_service *s = lease->s;
-    struct sched_seq *seq = seqtab_find(s->seqs, lease->id);
-    free(lease);
-    if (!seq)
-        return;
-    if (--seq->leases > 0 || seq->state != SCHED_LEASING)
-        return; /* cancelled, lost its device, or a later lease is under way: only the last fence is good */
-    if (rc == BR_ENOENT) {
-        service_end(s, seq, BR_END_FAILED, "its record is gone from the queue");
-        return;
-    }
-    seq->device = br_fleet_device_of(s->fleet, seq->index);
-    if (rc || seq->device < 0) {
-        /* Redis is away: core/fleet keeps the place, the tick tries again. */
-        seq->state = SCHED_WAITING;
-        service_retry_later(s, seq);
-        return;
-    }
-    seq->fence = fence;
-    seq->state = SCHED_RUNNING;
-    service_send_assign(s, seq);
-}
-
-static void lease(struct br_service *s, struct sched_seq *seq)
-{
-    struct lease_ctx *ctx = br_malloc(sizeof *ctx);
-    *ctx = (struct lease_ctx){s, seq->spec.id};
-    seq->state = SCHED_LEASING;
-    seq->leases++;
-    s->queue->ops->lease(s->queue, seq->spec.id, on_leased, ctx);
-}
-
-/* A sequence that no device can go on with, as when it kills each one it is given to, must not take them all along. */
-enum { MAX_TRIES = 32 };
-
-static void assign(struct br_service *s, uint32_t index, uint32_t device)
-{
-    struct sched_seq *seq = seqtab_at(s->seqs, index);
-    if (!seq || seq->state == SCHED_ENDING)
-        return;
-    seq->device = (int32_t)device;
-    if (++seq->tries > MAX_TRIES) {
-        seq->hopeless = s->hopeless = true; /* ended by the tick: core/fleet is in the middle of its actions */
-        return;
-    }
-    if (!seq->fresh) {
-        lease(s, seq);
-        return;
-    }
-    seq->fresh = false;
-    seq->state = SCHED_RUNNING;
-    service_send_assign(s, seq);
-}
-
-void service_fleet_event(struct br_service *s, const struct br_fleet_event *event)
-{
-    struct br_fleet_event tick = {.kind = BR_FLEET_TICK};
-    do {
-        br_fleet_step(s->fleet, br_now_s(), event, s->actions);
-        for (uint32_t i = 0; i < s->actions->n; i++)
-            if (s->actions->actions[i].kind == BR_FLEET_ASSIGN)
-                assign(s, s->actions->actions[i].seq, s->actions->actions[i].device);
-        event = &tick;
-    } while (s->actions->more);
-}
-
-void service_enter_fleet(struct br_service *s, struct sched_seq *seq)
-{
-    struct br_fleet_event event = {.kind = BR_FLEET_RECOVER, /* accepted: never refused */
-                                   .seq = seq->index,
-                                   .model = seq->model,
-                                   .tokens = seq->spec.n_prompt + seq->spec.max_tokens};
-    seq->state = SCHED_WAITING;
-    seq->device = -1;
-    service_fleet_event(s, &event);
 }
 
 /* ---- towards the queue and the client ---- */
@@ -179,9 +92,17 @@ static void append(struct br_service *s, struct sched_seq *seq, uint32_t first)
                           seq->end, seq->error[0] ? seq->error : NULL, on_appended, ctx);
 }
 
+/* Under the old fence it would be refused if a lease is under way: then it is stored when that is answered. */
 void service_store(struct br_service *s, struct sched_seq *seq)
 {
-    append(s, seq, seq->n_stored);
+    if (seq->leases == 0)
+        append(s, seq, seq->n_stored);
+}
+
+void service_give_up(struct br_service *s, struct sched_seq *seq, const char *why)
+{
+    seq->hopeless = s->hopeless = true; /* ended by the tick: core/fleet may be in the middle of its actions */
+    snprintf(seq->error, sizeof seq->error, "%s", why);
 }
 
 void service_end(struct br_service *s, struct sched_seq *seq, enum br_end end, const char *error)
@@ -191,6 +112,8 @@ void service_end(struct br_service *s, struct sched_seq *seq, enum br_end end, c
     seq->end = end;
     if (error)
         snprintf(seq->error, sizeof seq->error, "%s", error);
+    else if (end != BR_END_FAILED)
+        seq->error[0] = 0; /* it was to be given up, and ended first */
     seq->state = SCHED_ENDING;
     service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_END, .seq = seq->index});
     br_log(end == BR_END_FAILED ? BR_ERROR : BR_INFO, "seq_end",
@@ -286,9 +209,26 @@ static int submit_add(struct br_service *s, struct br_gateway_call *call, const 
         seq->model = (uint32_t)br_models_index(s->models, seq->spec.model);
         seq->call = call;
         seq->arrived_ns = br_now_ns();
+        s->deadlines = s->deadlines || seq->spec.deadline_s > 0;
         ctx->ids[i] = seq->spec.id;
     }
     return 0;
+}
+
+static void refuse(struct br_service *s, struct br_gateway_call *call, const struct br_fleet_answer *answer,
+                   const char *model)
+{
+    char why[160 + BR_MAX_MODEL_NAME];
+    if (answer->verdict == BR_FLEET_LATE)
+        snprintf(why, sizeof why,
+                 "the devices that serve '%s' have %.2f times as much to do as they can on time; try again later",
+                 model, answer->utilisation);
+    else
+        snprintf(why, sizeof why, "%u sequences are unfinished and the limit is %u; try again later",
+                 seqtab_count(s->seqs), s->config.max_unfinished);
+    br_log(BR_WARN, "refused", "model=%s utilisation=%.2f retry_s=%.1f unfinished=%u", model, answer->utilisation,
+           answer->retry_s, seqtab_count(s->seqs));
+    br_gateway_refused(call, 429, answer->retry_s > 1 ? answer->retry_s : 1, why);
 }
 
 void service_submit(void *arg, struct br_gateway_call *call, const struct br_seq_spec *specs, uint32_t n)
@@ -296,12 +236,11 @@ void service_submit(void *arg, struct br_gateway_call *call, const struct br_seq
     struct br_service *s = arg;
     struct accept_ctx *ctx = br_malloc(sizeof *ctx + n * sizeof ctx->ids[0]);
     *ctx = (struct accept_ctx){.s = s, .n = n};
-    if (!br_fleet_admits(s->fleet, s->accepting + n) || submit_add(s, call, specs, n, ctx)) {
-        char why[160];
+    uint32_t model = (uint32_t)br_models_index(s->models, specs[0].model); /* one for all of a call */
+    struct br_fleet_answer answer = br_fleet_admits(s->fleet, model, s->accepting + n);
+    if (answer.verdict != BR_FLEET_ADMIT || submit_add(s, call, specs, n, ctx)) {
         free(ctx);
-        snprintf(why, sizeof why, "%u sequences are unfinished and the limit is %u; try again later",
-                 seqtab_count(s->seqs), s->config.max_unfinished);
-        br_gateway_refused(call, 429, 1, why);
+        refuse(s, call, &answer, specs[0].model);
         return;
     }
     s->accepting += n;
@@ -322,6 +261,22 @@ void service_cancel(void *arg, struct br_gateway_call *call, uint64_t id)
         service_send_cancel(s, seq);
         service_end(s, seq, BR_END_CANCELLED, NULL);
     }
+}
+
+void service_pace(void *arg, uint64_t id, bool pause)
+{
+    struct br_service *s = arg;
+    struct sched_seq *seq = seqtab_find(s->seqs, id);
+    if (!seq || seq->state == SCHED_ENDING || seq->paused == pause)
+        return;
+    if (pause)
+        seq->paused_since_ns = br_now_ns();
+    else
+        seq->paused_ns += br_now_ns() - seq->paused_since_ns;
+    seq->paused = pause;
+    service_fleet_event(s,
+                        &(struct br_fleet_event){.kind = pause ? BR_FLEET_PAUSE : BR_FLEET_RESUME, .seq = seq->index});
+    service_send_pace(s, seq);
 }
 
 /* ---- recovery and upkeep ---- */
@@ -345,6 +300,7 @@ static void recover_one(void *ctx, struct br_seq_spec *spec, struct br_token *to
     seq->fence = fence;
     seq->arrived_ns = br_now_ns() - (int64_t)(age_s * 1e9);
     seq->model = (uint32_t)model;
+    s->deadlines = s->deadlines || seq->spec.deadline_s > 0;
     if (model < 0) {
         char why[256];
         snprintf(why, sizeof why, "model '%.128s' is no longer served", seq->spec.model);
@@ -372,30 +328,59 @@ static void retry_seq(struct br_service *s, struct sched_seq *seq)
 {
     if (!seq->again)
         return;
-    if (seq->appends > 0) {
+    if (seq->appends > 0 || seq->leases > 0) {
         s->retries = true; /* what is under way comes first */
         return;
     }
     seq->again = false;
-    if (seq->state == SCHED_WAITING && br_fleet_device_of(s->fleet, seq->index) >= 0)
-        lease(s, seq);
+    if (seq->unsure && seq->state == SCHED_ENDING)
+        service_lease(s, seq);
+    else if (seq->state == SCHED_WAITING && seq->device >= 0 && !seq->held)
+        service_lease(s, seq);
     else if (seq->n_stored < seq->n_tokens || (seq->end != BR_END_NONE && !seq->end_stored))
         service_store(s, seq);
 }
 
+/* Sequences with a deadline of their own are looked at this often. */
+enum { DEADLINE_MS = 200 };
+
+static void deadlines_begin(struct br_service *s, int64_t now_ns)
+{
+    s->deadlines = false;
+    s->deadlines_ns = now_ns + DEADLINE_MS * (BR_NS_PER_S / 1000);
+}
+
+static void deadline_watch(struct br_service *s, struct sched_seq *seq)
+{
+    char why[96];
+    if (!(seq->spec.deadline_s > 0) || seq->state == SCHED_ENDING)
+        return;
+    s->deadlines = true;
+    if (seq->state == SCHED_ACCEPTING || service_age_s(seq) < seq->spec.deadline_s)
+        return;
+    snprintf(why, sizeof why, "its deadline of %.3f s has passed", seq->spec.deadline_s);
+    service_give_up(s, seq, why);
+}
+
 void service_tick_seqs(struct br_service *s)
 {
-    bool adoption_over = s->adopt_until_ns && br_now_ns() >= s->adopt_until_ns;
-    if (!adoption_over && !s->retries && !s->hopeless)
+    int64_t now_ns = br_now_ns();
+    bool adoption_over = s->adopt_until_ns && now_ns >= s->adopt_until_ns;
+    bool deadlines = s->deadlines && now_ns >= s->deadlines_ns;
+    if (!adoption_over && !s->retries && !s->hopeless && !deadlines)
         return;
     s->retries = s->hopeless = false;
+    if (deadlines)
+        deadlines_begin(s, now_ns);
     for (uint32_t i = 0; i < seqtab_max(s->seqs); i++) {
         struct sched_seq *seq = seqtab_at(s->seqs, i);
         if (!seq)
             continue;
+        if (deadlines)
+            deadline_watch(s, seq);
         if (seq->hopeless && seq->state != SCHED_ENDING) {
             service_send_cancel(s, seq);
-            service_end(s, seq, BR_END_FAILED, "given to a device 32 times without another token: it is given up");
+            service_end(s, seq, BR_END_FAILED, NULL);
         } else if (adoption_over && seq->state == SCHED_RECOVERED)
             service_enter_fleet(s, seq);
         else

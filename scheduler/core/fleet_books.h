@@ -3,80 +3,56 @@
 #define BRIAREUS_SCHEDULER_CORE_FLEET_BOOKS_H
 
 #include "scheduler/core/fleet.h"
-#include "scheduler/core/ordered.h"
-
-/* Load of a device: the sum over its active models of step time, larger for larger batches: step_us * (32 + n).
- * Integers, so that adding and taking away leaves nothing behind. */
-enum { FLEET_BATCH = 32 };
-/* A load of 1: the step times of the active models fill a TBT of 100 ms. */
-static const int64_t FLEET_LOAD_ONE = FLEET_BATCH * 100000ll;
-
-enum fleet_state { FLEET_FREE, FLEET_WAITING, FLEET_ASSIGNED };
+#include "scheduler/core/policies/pool.h"
 
 struct fleet_seq {
-    enum fleet_state state;
-    uint32_t model, tokens, device;
-    uint64_t serial;    /* of arrival */
-    int32_t prev, next; /* of its device */
+    bool known;
+    uint32_t model;
+    int32_t device; /* as the caller was told; -1: waits */
 };
 
-struct fleet_device {
-    bool up, draining;
-    int32_t first; /* its sequences */
-    uint32_t n_seqs;
-    int64_t load;
-    uint64_t tokens; /* of its sequences */
+/* Arrivals of a model, each worth 1/FLEET_RATE_S and fading with that time. */
+struct fleet_rate {
+    bool begun;
+    double sum, at_s, since_s;
 };
 
-struct fleet_place { /* a model on a device */
-    bool on;
-    int64_t step_us;
-    uint32_t n_seqs;
-};
+static const double FLEET_RATE_S = 300, FLEET_RATE_LEAST_S = 30;
 
 struct fleet_model {
-    uint32_t n_serving;  /* devices that take new sequences of it */
-    int32_t last_device; /* where it got a sequence last; -1 */
-    struct ordered waiting;
-    bool listed; /* in fleet.ready */
+    bool set; /* MODEL_SET has been heard */
+    struct br_pl_model is;
+    struct fleet_rate rate;
 };
 
 struct br_fleet {
     struct br_fleet_config config;
-    struct fleet_device *devices;     /* [max_devices] */
-    struct fleet_place *places;       /* [max_devices][max_models] */
-    struct fleet_model *models;       /* [max_models] */
-    struct fleet_seq *seqs;           /* [max_seqs] */
-    struct ordered_node *seq_nodes;   /* [max_seqs] */
-    struct ordered_node *model_nodes; /* [max_models] */
-    struct ordered ready;             /* models that wait and are served, by their oldest sequence */
-    uint64_t n_arrivals;
+    struct br_pool *pool;
+    struct br_pl_actions *did;  /* of the pool's last event */
+    struct br_step_cost *costs; /* [device * max_models + model] */
+    struct fleet_model *models; /* [max_models] */
+    struct fleet_seq *seqs;     /* [max_seqs] */
     uint32_t n_unfinished, n_waiting;
+    uint32_t rate_next;           /* model whose rate the pool is told next */
     double last_end_s, end_gap_s; /* < 0: none yet; mean time between two ends */
 };
 
-static inline struct fleet_place *fleet_place(const struct br_fleet *fleet, uint32_t device, uint32_t model)
+static inline struct br_step_cost *fleet_cost(const struct br_fleet *fleet, uint32_t device, uint32_t model)
 {
-    return &fleet->places[(size_t)device * fleet->config.max_models + model];
+    return &fleet->costs[(size_t)device * fleet->config.max_models + model];
 }
 
-static inline int64_t fleet_share(const struct fleet_place *p)
-{
-    return p->n_seqs ? p->step_us * (FLEET_BATCH + (int64_t)p->n_seqs) : 0;
-}
+/* fleet_model.c: what the caller says of models and devices, to the pool. */
+void fleet_model_set(struct br_fleet *fleet, const struct br_fleet_event *event);
+/* Sizes and costs of the model on this device. */
+void fleet_model_sizes(struct br_fleet *fleet, const struct br_fleet_event *event);
+void fleet_rate_arrival(struct fleet_rate *rate, double now_s);
+/* One model's rate, another one at each call, to the pool. */
+void fleet_rates_tell(struct br_fleet *fleet, double now_s);
+double fleet_step_s(const void *ctx, uint32_t device, uint32_t model, uint32_t decodes, int64_t kv_bytes,
+                    uint32_t prefill);
 
-static inline bool fleet_takes(const struct fleet_device *d)
-{
-    return d->up && !d->draining;
-}
-
-/* fleet_assign.c */
-void fleet_wait(struct br_fleet *fleet, uint32_t seq);
-void fleet_wait_end(struct br_fleet *fleet, uint32_t seq);
-void fleet_attach(struct br_fleet *fleet, uint32_t seq, uint32_t device);
-void fleet_detach(struct br_fleet *fleet, uint32_t seq);
-/* The model is served by one device more or less. */
-void fleet_serve(struct br_fleet *fleet, uint32_t model, int change);
-void fleet_dispatch(struct br_fleet *fleet, struct br_fleet_actions *actions);
+/* fleet_admit.c */
+void fleet_count_end(struct br_fleet *fleet, double now_s);
 
 #endif

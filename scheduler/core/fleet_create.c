@@ -14,27 +14,54 @@ static int config_check(const struct br_fleet_config *c, struct br_err *err)
     return 0;
 }
 
-static int books_create(struct br_fleet *fleet)
+/* The pool begins with devices that are down and models without sizes. */
+static int pool_create(struct br_fleet *fleet, struct br_err *err)
 {
     const struct br_fleet_config *c = &fleet->config;
-    fleet->devices = calloc(c->max_devices, sizeof *fleet->devices);
-    fleet->places = calloc((size_t)c->max_devices * c->max_models, sizeof *fleet->places);
+    struct br_pl_model *models = calloc(c->max_models, sizeof *models);
+    struct br_pl_hardware *hardware = calloc(c->max_devices, sizeof *hardware);
+    struct br_pl_config pool = {
+        .n_models = c->max_models,
+        .n_devices = c->max_devices,
+        .max_seqs = c->max_seqs,
+        .models = models,
+        .hardware = hardware,
+        .cost = {fleet, fleet_step_s},
+        .options = {.policy = c->policy ? c->policy : "slack",
+                    .hysteresis = c->hysteresis > 0 ? c->hysteresis : BR_PL_HYSTERESIS,
+                    .chunk_bytes = 1 << 30,
+                    .prefill_step_s = .3,
+                    .recompute = true,
+                    .mirror = true},
+        .closed = true,
+    };
+    int rc = models && hardware ? br_pl_create(&pool, &fleet->pool, err) : BR_ENOMEM;
+    if (rc == BR_ENOMEM)
+        br_err_set(err, BR_ENOMEM, "fleet: no memory for %u devices, %u models, %u sequences", c->max_devices,
+                   c->max_models, c->max_seqs);
+    free(models);
+    free(hardware);
+    return rc;
+}
+
+static int books_create(struct br_fleet *fleet, struct br_err *err)
+{
+    const struct br_fleet_config *c = &fleet->config;
+    size_t places = (size_t)c->max_devices * c->max_models;
+    fleet->did = calloc(1, sizeof *fleet->did);
+    fleet->costs = calloc(places, sizeof *fleet->costs);
     fleet->models = calloc(c->max_models, sizeof *fleet->models);
     fleet->seqs = calloc(c->max_seqs, sizeof *fleet->seqs);
-    fleet->seq_nodes = calloc(c->max_seqs, sizeof *fleet->seq_nodes);
-    fleet->model_nodes = calloc(c->max_models, sizeof *fleet->model_nodes);
-    if (!fleet->devices || !fleet->places || !fleet->models || !fleet->seqs || !fleet->seq_nodes || !fleet->model_nodes)
-        return BR_ENOMEM;
-    for (uint32_t i = 0; i < c->max_devices; i++)
-        fleet->devices[i].first = -1;
-    for (uint32_t i = 0; i < c->max_models; i++) {
-        fleet->models[i].last_device = -1;
-        ordered_init(&fleet->models[i].waiting);
-    }
-    ordered_init(&fleet->ready);
+    if (!fleet->did || !fleet->costs || !fleet->models || !fleet->seqs)
+        return br_err_set(err, BR_ENOMEM, "fleet: no memory for %u devices, %u models, %u sequences", c->max_devices,
+                          c->max_models, c->max_seqs);
+    for (uint32_t i = 0; i < c->max_models; i++)
+        fleet->models[i].is = (struct br_pl_model){.ttft_s = 10, .tbt_s = .1, .weight = 1};
+    for (uint32_t i = 0; i < c->max_seqs; i++)
+        fleet->seqs[i].device = -1;
     fleet->last_end_s = -1;
     fleet->end_gap_s = 1;
-    return 0;
+    return pool_create(fleet, err);
 }
 
 int br_fleet_create(const struct br_fleet_config *config, struct br_fleet **out, struct br_err *err)
@@ -44,12 +71,14 @@ int br_fleet_create(const struct br_fleet_config *config, struct br_fleet **out,
     if (rc)
         return rc;
     fleet = calloc(1, sizeof *fleet);
-    if (fleet)
-        fleet->config = *config;
-    if (!fleet || books_create(fleet)) {
+    if (!fleet)
+        return br_err_set(err, BR_ENOMEM, "fleet: no memory");
+    fleet->config = *config;
+    rc = books_create(fleet, err);
+    fleet->config.policy = NULL; /* the caller's; not needed again */
+    if (rc) {
         br_fleet_destroy(fleet);
-        return br_err_set(err, BR_ENOMEM, "fleet: no memory for %u devices, %u models, %u sequences",
-                          config->max_devices, config->max_models, config->max_seqs);
+        return rc;
     }
     *out = fleet;
     return 0;
@@ -59,11 +88,10 @@ void br_fleet_destroy(struct br_fleet *fleet)
 {
     if (!fleet)
         return;
-    free(fleet->devices);
-    free(fleet->places);
+    br_pl_destroy(fleet->pool);
+    free(fleet->did);
+    free(fleet->costs);
     free(fleet->models);
     free(fleet->seqs);
-    free(fleet->seq_nodes);
-    free(fleet->model_nodes);
     free(fleet);
 }

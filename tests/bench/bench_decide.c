@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "scheduler/core/device.h"
 #include "scheduler/core/policies/pool.h"
+#include "tests/bench/bench_fleet.h"
 
 enum { ROUNDS = 200000 };
 
@@ -232,7 +233,7 @@ int main(int argc, char **argv)
 {
     uint32_t devices = argc > 3 ? (uint32_t)atoi(argv[1]) : 1000, models = argc > 3 ? (uint32_t)atoi(argv[2]) : 1000;
     uint32_t seqs = argc > 3 ? (uint32_t)atoi(argv[3]) : 10000;
-    int above = leader_bench(devices, models, seqs);
+    int above = leader_bench(devices, models, seqs) + bench_fleet(devices, models, seqs);
     printf("a device with 10 slots, 100 sequences; with 100 slots and all %u sequences\n", seqs);
     above += worker_bench("worker", 10, 100);
     above += worker_bench("worker", 100, seqs);

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import readline from 'node:readline';
 
 export const source = process.env.BRIAREUS_SOURCE ?? new URL('../..', import.meta.url).pathname;
-const bin = join(process.env.BRIAREUS_BIN ?? join(source, 'build/bin'), 'briareus');
+export const bin = join(process.env.BRIAREUS_BIN ?? join(source, 'build/bin'), 'briareus');
 export const names = ['prophet', 'hacker', 'newton'];
 
 /** A log line `k=v k="v w"` as an object. */

@@ -9,7 +9,7 @@
 #include "proto/convert.h"
 #include "tests/cmocka.h"
 
-static char g_model[512];
+static char g_model[2][512];
 
 static void on_late(uv_timer_t *timer)
 {
@@ -31,10 +31,12 @@ static void on_ready(void *ctx, int rc)
 static void open_models(struct fixture *f, struct br_err *err)
 {
     const char *shared = getenv("BRIAREUS_SHARED");
-    char *items[1] = {g_model};
-    struct br_option_list list = {items, 1};
-    struct br_models_config config = {.models = &list, .ttft_s = 10, .tbt_s = 0.1};
-    snprintf(g_model, sizeof g_model, "m=%s/data/models/tiny-qwen2", shared && *shared ? shared : "../shared");
+    char *items[2] = {g_model[0], g_model[1]}, *term = (char *)f->terms;
+    struct br_option_list list = {items, 2}, terms = {&term, f->terms ? 1 : 0};
+    struct br_models_config config = {.models = &list, .ttft_s = 10, .tbt_s = 0.1, .terms = &terms};
+    for (int i = 0; i < 2; i++)
+        snprintf(g_model[i], sizeof g_model[i], "%s=%s/data/models/tiny-qwen2", i ? "m2" : "m",
+                 shared && *shared ? shared : "../shared");
     if (br_models_create(&config, &f->models, err) || br_models_trouble(f->models, 0))
         fail_msg("reference data is needed: %s", br_models_trouble(f->models, 0));
 }
@@ -59,9 +61,15 @@ static void start_servers(struct fixture *f, struct br_err *err)
 
 void fixture_open(struct fixture *f, double adopt_s, uint32_t max_unfinished)
 {
-    struct br_service_config config = {.max_unfinished = max_unfinished, .max_devices = 4, .adopt_s = adopt_s};
-    struct br_err err = {0};
     memset(f, 0, sizeof *f);
+    fixture_open_with(f, adopt_s, max_unfinished);
+}
+
+void fixture_open_with(struct fixture *f, double adopt_s, uint32_t max_unfinished)
+{
+    struct br_service_config config = {
+        .max_unfinished = max_unfinished, .max_devices = 4, .adopt_s = adopt_s, .admission = f->admission};
+    struct br_err err = {0};
     uv_loop_init(&f->loop);
     uv_timer_init(&f->loop, &f->limit);
     f->limit.data = f;
@@ -93,16 +101,33 @@ void fixture_close(struct fixture *f)
 
 /* ---- devices ---- */
 
+static void runs_fill(const struct fix_device *d, Briareus__Register *hello)
+{
+    Briareus__RunningSeq *seqs = br_calloc(d->n_runs, sizeof *seqs);
+    hello->running = br_calloc(d->n_runs, sizeof *hello->running);
+    hello->n_running = d->n_runs;
+    for (uint32_t i = 0; i < d->n_runs; i++) {
+        briareus__running_seq__init(&seqs[i]);
+        seqs[i].seq = d->runs[i].seq;
+        seqs[i].fence = d->runs[i].fence;
+        seqs[i].tokens = d->runs[i].tokens;
+        hello->running[i] = &seqs[i];
+    }
+}
+
 static void on_connected(void *ctx)
 {
     struct fix_device *d = ctx;
     Briareus__Frame frame = BRIAREUS__FRAME__INIT;
     Briareus__Register hello = BRIAREUS__REGISTER__INIT;
-    Briareus__ModelInfo info = BRIAREUS__MODEL_INFO__INIT, *models[1] = {&info};
+    Briareus__ModelInfo info = BRIAREUS__MODEL_INFO__INIT, info2 = info, *models[2] = {&info, &info2};
     Briareus__RunningSeq seq = BRIAREUS__RUNNING_SEQ__INIT, *running[1] = {&seq};
     info.name = (char *)"m";
-    info.step_s = 0.01;
+    info.step_s = d->step_s > 0 ? d->step_s : 0.01;
     info.load_s = 0.1;
+    info.weight_bytes = 1000;
+    info2 = info;
+    info2.name = (char *)"m2";
     seq.seq = d->running_seq;
     seq.fence = d->running_fence;
     seq.tokens = d->running_tokens;
@@ -112,30 +137,54 @@ static void on_connected(void *ctx)
     hello.kind = (char *)"cpu";
     hello.incarnation = d->incarnation;
     hello.models = models;
-    hello.n_models = 1;
+    hello.n_models = 2;
     hello.running = running;
     hello.n_running = d->running_seq ? 1 : 0;
+    if (d->n_runs)
+        runs_fill(d, &hello);
     frame.body_case = BRIAREUS__FRAME__BODY_REGISTER_;
     frame.register_ = &hello;
     assert_int_equal(br_link_client_send(d->link, &frame), 0);
+    if (d->n_runs) {
+        free(hello.running[0]);
+        free(hello.running);
+    }
 }
 
 static void on_frame(void *ctx, const Briareus__Frame *frame)
 {
     struct fix_device *d = ctx;
+    if (d->heard)
+        d->heard(d, frame);
+    if (d->heard && frame->body_case != BRIAREUS__FRAME__BODY_WELCOME)
+        return;
     if (frame->body_case == BRIAREUS__FRAME__BODY_ASSIGN) {
         const Briareus__Assign *a = frame->assign;
         assert_true(d->n_assigns < FIX_MAX_ASSIGNS);
         d->assigns[d->n_assigns++] =
-            (struct fix_assign){a->spec->id, a->fence, a->tokens ? (uint32_t)a->tokens->n_tokens : 0};
+            (struct fix_assign){a->spec->id, a->fence, a->tokens ? (uint32_t)a->tokens->n_tokens : 0, a->age_s};
     } else if (frame->body_case == BRIAREUS__FRAME__BODY_CANCEL) {
         d->n_cancels++;
+        d->n_forgotten += frame->cancel->forget;
         d->cancelled = frame->cancel->seq;
+    } else if (frame->body_case == BRIAREUS__FRAME__BODY_PAUSE) {
+        d->n_pauses++;
+        d->paced = frame->pause->seq;
+    } else if (frame->body_case == BRIAREUS__FRAME__BODY_RESUME) {
+        d->n_resumes++;
+        d->paced = frame->resume->seq;
     } else if (frame->body_case == BRIAREUS__FRAME__BODY_WELCOME) {
         d->n_welcomes++;
         d->n_adopted = (uint32_t)frame->welcome->n_adopted;
         if (d->n_adopted)
             d->acknowledged = frame->welcome->adopted[0]->acknowledged;
+        d->n_terms = (uint32_t)frame->welcome->n_terms;
+        for (uint32_t i = 0; i < d->n_terms; i++)
+            if (strcmp(frame->welcome->terms[i]->name, "m2") == 0) {
+                d->ttft_s = frame->welcome->terms[i]->ttft_s;
+                d->weight = frame->welcome->terms[i]->weight;
+                d->pinned = frame->welcome->terms[i]->pinned;
+            }
     }
 }
 
@@ -198,16 +247,26 @@ static void on_client_done(void *ctx, bool ok, const char *why)
     snprintf(c->why, sizeof c->why, "%s", why ? why : "");
 }
 
-void client_ask(struct fixture *f, struct fix_client *c, uint32_t max_tokens)
+static void ask(struct fixture *f, struct fix_client *c, const char *model, uint32_t max_tokens, const char *more)
 {
     struct load_client_cb cb = {.ctx = c, .tokens = on_client_tokens, .done = on_client_done};
     struct sockaddr_in to;
-    char body[256];
+    char body[512];
     memset(c, 0, sizeof *c);
     uv_ip4_addr("127.0.0.1", br_gateway_port(f->gateway), &to);
     snprintf(body, sizeof body,
-             "{\"model\":\"m\",\"prompt\":[1,2,3],\"max_tokens\":%u,\"stream\":true,\"temperature\":0,"
-             "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}}",
-             max_tokens);
+             "{\"model\":\"%s\",\"prompt\":[1,2,3],\"max_tokens\":%u,\"stream\":true,\"temperature\":0,"
+             "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}%s}",
+             model, max_tokens, more);
     c->client = load_client_start(&f->loop, &to, "x", "/v1/completions", body, &cb);
+}
+
+void client_ask(struct fixture *f, struct fix_client *c, uint32_t max_tokens)
+{
+    ask(f, c, "m", max_tokens, "");
+}
+
+void client_ask_with(struct fixture *f, struct fix_client *c, const char *model, const char *more)
+{
+    ask(f, c, model, FIX_TOKENS, more);
 }

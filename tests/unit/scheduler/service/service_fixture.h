@@ -6,24 +6,35 @@
 #include "loadgen/client.h"
 #include "scheduler/service.h"
 
-enum { FIX_MAX_ASSIGNS = 64 };
+enum { FIX_MAX_ASSIGNS = 64, FIX_TOKENS = 8 };
 
 struct fix_assign {
     uint64_t seq, fence;
     uint32_t tokens; /* given with it */
+    double age_s;
 };
 
 struct fix_device {
     struct fixture *f;
     uint32_t number;
     uint64_t incarnation;
+    double step_s; /* of both models; 0: 10 ms */
     struct br_link_client *link;
     struct fix_assign assigns[FIX_MAX_ASSIGNS];
     uint32_t n_assigns, n_cancels, n_welcomes, n_adopted, acknowledged;
     uint64_t cancelled;
+    uint32_t n_forgotten; /* of the cancels */
+    uint32_t n_pauses, n_resumes, n_terms;
+    uint64_t paced;
+    double ttft_s, weight; /* of model m2, as told by the last terms */
+    bool pinned;
     /* what Register reports as running */
     uint64_t running_seq, running_fence;
     uint32_t running_tokens;
+    const struct fix_assign *runs; /* these instead, if there are any */
+    uint32_t n_runs;
+    /* Set: takes frames instead of what is counted above (welcomes are counted all the same). */
+    void (*heard)(struct fix_device *device, const Briareus__Frame *frame);
 };
 
 struct fix_client {
@@ -44,9 +55,14 @@ struct fixture {
     struct br_link_server *link;
     struct br_gateway *gateway;
     bool ready;
+    const char *terms; /* model-terms of m2; NULL: none */
+    bool admission;
 };
 
+/* Models m and m2, the same folder. */
 void fixture_open(struct fixture *f, double adopt_s, uint32_t max_unfinished);
+/* With what *f says of terms and admission. */
+void fixture_open_with(struct fixture *f, double adopt_s, uint32_t max_unfinished);
 void fixture_close(struct fixture *f);
 /* Runs the loop until the condition holds; fails the test after ten seconds. */
 #define FIX_UNTIL(f, condition)                                                                                        \
@@ -65,5 +81,7 @@ void device_leave(struct fix_device *d);
 void device_tokens(struct fix_device *d, uint64_t seq, uint64_t fence, uint32_t first, uint32_t n, enum br_end end);
 
 void client_ask(struct fixture *f, struct fix_client *c, uint32_t max_tokens);
+/* Of this model, for FIX_TOKENS, with further members of the body: "" or ",\"name\":value". */
+void client_ask_with(struct fixture *f, struct fix_client *c, const char *model, const char *more);
 
 #endif

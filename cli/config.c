@@ -48,7 +48,7 @@ static const struct row g_rows[] = {
         "repeated"),
     ROW(S, "placement", BR_OPT_STRING, scheduler.placement, "slack", 0, 0,
         "NAME: which device gets what: slack, spread"),
-    ROW(S, "admission", BR_OPT_BOOL, scheduler.admission, "true", 0, 0,
+    ROW(S, "admission", BR_OPT_BOOL, scheduler.admission, NULL, 0, 0,
         "429 for requests that the devices' load says would be late"),
     ROW(S, "adopt", BR_OPT_SECONDS, scheduler.adopt_s, "3s", 0, 3600,
         "TIME: how long a lost device may take to come back with its sequences"),

@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { Serve, badLines, bin, names, source } from './serve.mjs';
 
 // One millisecond between tokens: a few of these small models then fill a device, as large ones do with 100 ms.
-const flags = ['--tbt', '1ms', '--admission=false'];
+const flags = ['--tbt', '1ms'];
 let serve, joined;
 before(async () => { serve = await Serve.start({ flags }); });
 after(async () => {

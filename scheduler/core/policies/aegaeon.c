@@ -36,7 +36,8 @@ static void aegaeon_init(struct br_pool *pool)
     a->places = carve(&at, slots * sizeof *a->places);
     a->quotas = carve(&at, slots * sizeof *a->quotas);
     uint32_t n = pool->options.n_prefill;
-    a->n_prefill = n == 0 ? 1 : n >= pool->n_devices ? pool->n_devices - 1 : n;
+    a->n_prefill = n == 0 || pool->n_devices == 1 ? 1 : n >= pool->n_devices ? pool->n_devices - 1 : n;
+    a->first_decode = pool->n_devices == 1 ? 0 : a->n_prefill;
     for (uint32_t i = 0; i < pool->max_seqs; i++) {
         a->groups[i].next = i + 1 < pool->max_seqs ? (int32_t)i + 1 : -1;
         a->group_of[i] = -1;
@@ -50,6 +51,13 @@ static void aegaeon_init(struct br_pool *pool)
 static bool prefills(const struct br_pool *pool, uint32_t device)
 {
     return device < ((const struct aeg *)pool->state)->n_prefill;
+}
+
+/* The one device of the worker's half does both: prompts first, as the split does on its own devices. */
+static bool prefills_now(struct br_pool *pool, uint32_t device)
+{
+    bool decodes = device >= ((const struct aeg *)pool->state)->first_decode;
+    return prefills(pool, device) && (!decodes || aeg_prefill_waits(pool, device));
 }
 
 static void aegaeon_arrive(struct br_pool *pool, double now_s, uint32_t seq)
@@ -69,20 +77,22 @@ static void aegaeon_stepped(struct br_pool *pool, double now_s, uint32_t device)
     }
     for (uint32_t i = 0; i < step->n; i++) {
         const struct br_pl_seq *q = &pool->seqs[step->items[i].seq];
-        if (q->state == BR_PL_RUNNING && q->left == 0)
+        if ((q->state == BR_PL_RUNNING || (q->state == BR_PL_WAITING && q->kv > 0)) && q->left == 0)
             aeg_decode_give(pool, step->items[i].seq);
+        else if (q->state == BR_PL_WAITING && q->left > 0)
+            pl_requeue(pool, step->items[i].seq); /* paused, and the host had no room for its KV */
     }
 }
 
 static void aegaeon_pick(struct br_pool *pool, double now_s, uint32_t device)
 {
-    (prefills(pool, device) ? aeg_prefill_pick : aeg_decode_pick)(pool, now_s, device);
+    (prefills_now(pool, device) ? aeg_prefill_pick : aeg_decode_pick)(pool, now_s, device);
 }
 
 static void aegaeon_load(struct br_pool *pool, double now_s, uint32_t device)
 {
     (void)now_s;
-    (prefills(pool, device) ? aeg_prefill_load : aeg_decode_load)(pool, device);
+    (prefills_now(pool, device) ? aeg_prefill_load : aeg_decode_load)(pool, device);
 }
 
 static void aegaeon_gone(struct br_pool *pool, uint32_t seq)
@@ -121,4 +131,6 @@ const struct br_pl_policy pl_policy_aegaeon = {
     .pick = aegaeon_pick,
     .load = aegaeon_load,
     .gone = aegaeon_gone,
+    .hands_over = true,
+    .places = true,
 };

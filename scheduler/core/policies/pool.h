@@ -66,8 +66,9 @@ struct br_pl_options {
     uint32_t max_step_rows;  /* of a step: decodes and prompts; 0: no limit */
     uint32_t max_chunk_rows; /* of one sequence's prompt in a step; 0: no limit */
     bool switch_every_step;  /* tests: a step of another slot every time, whatever the policy; slots take turns */
-    bool whole_kv; /* KV moves in whole sequences: BR_PL_SWAP_OUT, BR_PL_SWAP_IN instead of EVICT, LOAD of KV */
-    bool mirror;   /* the leader's half: nothing steps or loads here */
+    bool whole_kv;        /* KV moves in whole sequences: BR_PL_SWAP_OUT, BR_PL_SWAP_IN instead of EVICT, LOAD of KV */
+    uint32_t max_actions; /* no more evictions in a decision beyond these; 0: no limit */
+    bool mirror;          /* the leader's half: nothing steps or loads here */
     /* request, to show what the Aegaeon artifact's baseline does to itself; never the default */
     bool no_joining;  /* nobody joins a running batch */
     bool no_draining; /* an idle device takes the oldest request alone, not all of its model */
@@ -89,6 +90,7 @@ struct br_pl_item { /* one sequence's part of a step */
     uint32_t seq, rows;
     bool emits; /* its last row gives a token */
     bool ended; /* set by the caller before BR_PL_STEP_DONE: that token was the last one */
+    bool done;  /* BR_PL_STEPPED has come */
 };
 
 enum br_pl_event_kind {
@@ -115,8 +117,8 @@ enum br_pl_event_kind {
     BR_PL_DEVICE_DRAIN, /* device: gets nothing new */
     BR_PL_SERVE,        /* device, model: may run there */
     BR_PL_UNSERVE,      /* device, model: may not; its sequences there arrive anew, its weights are gone */
-    BR_PL_MODEL_GONE,   /* model: its sequences end (BR_PL_GONE each), its weights go, its index is free when
-                           actions.more is false */
+    BR_PL_MODEL_GONE,   /* model: its sequences end (BR_PL_GONE each), its weights go, its index is free
+                           when models[model].weights_bytes is 0 */
 };
 
 struct br_pl_event {
@@ -130,9 +132,11 @@ struct br_pl_event {
     double ttft_s, tbt_s; /* 0: its model's */
     double weight; /* > 0; 0: its model's. It counts as if its TTFT were TTFT / weight (being late is judged by the true
                       one), and comes before lighter ones in its slot */
-    bool placed;   /* on `device`, which serves its model */
+    bool placed;   /* on `device`, which serves its model; multiplex, dedicated and aegaeon do not heed it */
     bool kv;       /* ARRIVE: it has its KV, of prompt + delivered - left tokens (less one if left is 0) */
     bool kv_here;  /* on the device; else on the host */
+    bool kept;     /* ARRIVE: it has been accepted before: admission does not refuse it */
+    bool partial;  /* LOAD_DONE: only `bytes` of the chunk came */
     bool emitted, runs;
     int64_t bytes;
 };
@@ -181,13 +185,14 @@ enum br_pl_where { BR_PL_HERE, BR_PL_HOST, BR_PL_GOING, BR_PL_COMING };
 struct br_pl_seq {
     enum br_pl_state state; /* QUEUED: in its model's queue; WAITING, RUNNING: in that list of its slot */
     bool stepping, cancelled, paused;
+    bool kept;     /* admission does not refuse it */
+    bool assigned; /* the caller has been told a device */
     enum br_pl_where where;
     uint32_t model, slot;
     int32_t prev, next;
     uint32_t prompt, left, delivered; /* left: tokens to prefill */
     uint32_t kv;                      /* tokens of KV it has */
     uint32_t output;                  /* oracle; 0: unknown */
-    uint32_t asked;                   /* pool.changes when it arrived last */
     double arrival_s;
     double clock_s; /* arrival and the time it was paused */
     double ttft_s, tbt_s, weight;
@@ -201,7 +206,8 @@ struct br_pl_slot {
     uint32_t device, model;
     struct br_pl_list wait, run; /* by weight, then arrival */
     uint32_t paused;             /* of its sequences */
-    uint32_t back;               /* WAITING ones that have KV */
+    uint32_t back;               /* WAITING ones that have KV and are not paused */
+    uint32_t away;               /* whole_kv: RUNNING ones whose KV is not here and that are not paused */
     int64_t weights, kv;         /* bytes on the device: all of it when kv == kv_all and weights == the model's */
     int64_t kv_all;              /* bytes of KV of the running sequences */
     int64_t kv_wait;             /* of the waiting ones: on the host */
@@ -209,6 +215,7 @@ struct br_pl_slot {
     int32_t held;                /* place in its device's list; -1 */
     bool barred;                 /* may not run there */
     bool served;                 /* not barred, device up, fits beside what is pinned there */
+    double retry_s;              /* a load of it found no room: none is begun before */
     double blocked_s;            /* it cannot step before: the device had no room for a step that should have had it */
     uint64_t last_step;          /* number of its last step on its device */
     /* cached by pl_key and pl_share while clean */
@@ -222,6 +229,7 @@ struct br_pl_running {
     int64_t kv_bytes;
     bool switched, streamed; /* another slot than the last one; starts before its load is complete */
     double cost_s;           /* without switch */
+    uint32_t ran;            /* items done */
     struct br_pl_item items[BR_PL_MAX_BATCH];
 };
 
@@ -236,11 +244,12 @@ struct br_pl_device {
     struct br_pl_hardware hw;
     bool up, drains;
     uint64_t n_steps;
+    int64_t pinned;           /* weights of pinned models that are there */
     int64_t used;             /* resident and in flight */
     int32_t current, loading; /* slot of the last step or the one chosen; slot whose load has begun; -1 */
     uint32_t n_held;
-    uint32_t *held; /* slots with sequences or bytes on the device */
-    bool touched, dirty_util;
+    uint32_t *held;                   /* slots with sequences or bytes on the device */
+    bool touched, dirty_util, listed; /* listed: in pool.dirty */
     struct br_pl_running step;
     struct br_pl_link link;
 };
@@ -252,9 +261,11 @@ struct br_pool {
     struct br_pl_cost cost;
     const struct br_pl_policy *policy;
     uint32_t n_models, n_devices, max_seqs, n_nodes, n_touched;
-    uint32_t changes;   /* counts what may give a queued sequence a place */
-    bool to_place;      /* queued sequences have to arrive anew */
+    bool *to_place; /* [n_models]: its queued sequences have to arrive anew */
+    uint32_t n_to_place;
     uint32_t n_leaving; /* models that are going */
+    uint64_t n_refused;
+    double now_s;
     struct br_pl_model *models;
     struct br_pl_device *devices;
     struct br_pl_slot *slots;  /* [device * n_models + model] */
@@ -264,8 +275,11 @@ struct br_pool {
     int64_t *host_bytes;       /* [n_nodes] */
     bool *leaving;             /* [n_models] */
     /* compact copies for placement, which looks at all devices */
-    double *util;                  /* [n_devices], cached by pl_util */
-    float *resident;               /* [model * n_devices + device]: part of the weights; < 0: takes nothing new */
+    double *util;     /* [n_devices], cached by pl_util */
+    bool *open;       /* [n_devices]: up, and does not drain */
+    double *resident; /* [model * n_devices + device]: part of the weights; < 0: takes nothing new */
+    uint32_t *dirty;  /* [n_devices]: whose util is not up to date */
+    uint32_t n_dirty;
     uint32_t *counts;              /* [model * n_devices + device]: pl_n of the slot */
     void *state;                   /* the policy's own */
     struct br_pl_actions *actions; /* of the event at hand */
@@ -292,9 +306,9 @@ void br_pl_link_set(struct br_pool *pool, uint32_t device, double link_bytes_per
 /* -1: not assigned (or unknown). */
 int32_t br_pl_device_of(const struct br_pool *pool, uint32_t seq);
 /* Part of the device that its sequences need, as rebalancing sees it; 1 is full. */
-double br_pl_util(const struct br_pool *pool, uint32_t device);
+double br_pl_util(struct br_pool *pool, uint32_t device);
 /* Seconds until the slot's most urgent token is due; 1e9 without sequences. */
-double br_pl_slot_key(const struct br_pool *pool, double now_s, uint32_t device, uint32_t model);
+double br_pl_slot_key(struct br_pool *pool, double now_s, uint32_t device, uint32_t model);
 /* 0, or BR_ECORRUPT and what is broken. O(everything): for tests. */
 int br_pl_check(const struct br_pool *pool, struct br_err *err);
 /* Seconds of switch that come before a step that says `switched`. */

@@ -1,0 +1,90 @@
+/* switch_every_step, for tests that every switch gives the same tokens: slots take turns, the one whose last step is
+ * longest ago first; its predecessor's KV leaves the device, so that every turn moves KV and weights too. */
+#include "scheduler/core/policies/pool_books.h"
+
+/* The slot with work whose last step is longest ago, and that is ready if `ready`; NULL: none. */
+static struct br_pl_slot *longest_ago(const struct br_pool *pool, const struct br_pl_device *d, bool ready, int32_t but)
+{
+    struct br_pl_slot *best = NULL;
+    for (uint32_t i = 0; i < d->n_held; i++) {
+        struct br_pl_slot *s = &pool->slots[d->held[i]];
+        if (pl_n(s) == 0 || (int32_t)d->held[i] == but || (ready && !pl_ready(pool, s)))
+            continue;
+        if (!best || s->last_step < best->last_step)
+            best = s;
+    }
+    return best;
+}
+
+/* From the least needed: slots without work, then those that stepped last. Never the target, what steps or loads. */
+static bool make_room(struct br_pool *pool, const struct br_pl_slot *target, int64_t bytes)
+{
+    struct br_pl_device *d = &pool->devices[target->device];
+    pl_swap_paused(pool, (struct br_pl_slot *)target, bytes - pl_free(d));
+    while (bytes > pl_free(d)) {
+        struct br_pl_slot *best = NULL;
+        for (uint32_t i = 0; i < d->n_held; i++) {
+            struct br_pl_slot *s = &pool->slots[d->held[i]];
+            int32_t index = (int32_t)d->held[i];
+            if (s == target || index == d->step.slot || index == d->link.slot || pl_evictable(pool, s) == 0)
+                continue;
+            if (!best || (pl_n(s) == 0) > (pl_n(best) == 0) ||
+                ((pl_n(s) == 0) == (pl_n(best) == 0) && s->last_step > best->last_step))
+                best = s;
+        }
+        if (!best || pl_evict(pool, best, bytes - pl_free(d)) == 0)
+            return false;
+    }
+    return true;
+}
+
+static bool step(struct br_pool *pool, struct br_pl_slot *s)
+{
+    const struct br_pl_device *d = &pool->devices[s->device];
+    struct pl_limits limits = {pl_rows(pool, s, pool->options.prefill_step_s), true, d->hw.memory_bytes, false};
+    if (!pl_compose(pool, pool->now_s, s, &limits))
+        return false;
+    if (!make_room(pool, s, pl_growth(pool, s)) && d->link.slot >= 0)
+        return false;
+    if (!pl_compose_fit(pool, pool->now_s, s, limits))
+        return false;
+    pl_begin(pool, s, false);
+    return true;
+}
+
+void pl_turn_load(struct br_pool *pool, uint32_t device)
+{
+    struct br_pl_device *d = &pool->devices[device];
+    struct br_pl_slot *s = NULL;
+    for (uint32_t i = 0; i < d->n_held; i++) {
+        struct br_pl_slot *at = &pool->slots[d->held[i]];
+        if (pl_n(at) > 0 && pl_chunk(pool, at) > 0 && (!s || at->last_step < s->last_step))
+            s = at;
+    }
+    if (s && make_room(pool, s, pl_chunk(pool, s)))
+        pl_load(pool, s);
+}
+
+/* Another one than the last, as soon as there is one; the last again when it is alone or nothing else can come in. */
+static struct br_pl_slot *choose(struct br_pool *pool, struct br_pl_device *d, uint32_t device)
+{
+    struct br_pl_slot *s = longest_ago(pool, d, true, d->current);
+    if (s)
+        return s;
+    s = longest_ago(pool, d, true, -1);
+    if (!s || !longest_ago(pool, d, false, d->current))
+        return s;
+    if (d->link.slot < 0)
+        pl_turn_load(pool, device);
+    return d->link.slot < 0 ? s : NULL;
+}
+
+void pl_turn_pick(struct br_pool *pool, uint32_t device)
+{
+    struct br_pl_device *d = &pool->devices[device];
+    int32_t last = d->current;
+    struct br_pl_slot *s = choose(pool, d, device);
+    if (!s || !step(pool, s) || last < 0 || last == d->current || !pool->options.whole_kv)
+        return;
+    pl_swap_out(pool, &pool->slots[last], INT64_MAX);
+}

@@ -188,6 +188,10 @@ static void place_queue(struct br_pool *pool, uint32_t model)
             return;
         next = pool->seqs[i].next;
         place_one(pool, (uint32_t)i);
+        if (next >= 0 && pool->seqs[next].state != BR_PL_QUEUED) { /* the policy has moved more than this one */
+            pool->actions->more = true;
+            return;
+        }
     }
     pool->to_place[model] = false;
     pool->n_to_place--;

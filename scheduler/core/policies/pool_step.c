@@ -64,6 +64,8 @@ static void add_prompts(struct compose *c, const struct br_pl_list *list, bool l
         next = q->next;
         if (q->left == 0 || (q->due_s < c->now_s) != late || !can_run(c, q))
             continue;
+        if (q->state == BR_PL_WAITING && q->kv > 0)
+            continue; /* its KV has to come in first: pl_readmit */
         if (q->state == BR_PL_WAITING) {
             if (c->limits->closed || !fits(c, q))
                 return;

@@ -138,6 +138,7 @@ struct br_pl_event {
     bool kept;     /* ARRIVE: it has been accepted before: admission does not refuse it */
     bool partial;  /* LOAD_DONE: only `bytes` of the chunk came */
     bool emitted, runs;
+    bool moving; /* BR_PL_KV: on its way out */
     int64_t bytes;
 };
 
@@ -215,6 +216,7 @@ struct br_pl_slot {
     int32_t held;                /* place in its device's list; -1 */
     bool barred;                 /* may not run there */
     bool served;                 /* not barred, device up, fits beside what is pinned there */
+    uint32_t grow;               /* its chunks are 2^grow as large: smaller ones brought nothing */
     double retry_s;              /* a load of it found no room: none is begun before */
     double blocked_s;            /* it cannot step before: the device had no room for a step that should have had it */
     uint64_t last_step;          /* number of its last step on its device */

@@ -102,6 +102,7 @@ int br_pl_create(const struct br_pl_config *config, struct br_pool **out, struct
     if (!p)
         return br_err_set(err, BR_ENOMEM, "no memory for a pool");
     p->options = config->options;
+    p->options.policy = policy->name;
     p->options.max_batch = batch_of(&config->options);
     p->cost = config->cost;
     p->policy = policy;

@@ -155,9 +155,10 @@ int64_t pl_swap_out(struct br_pool *pool, struct br_pl_slot *s, int64_t bytes)
 static int64_t chunk_bytes(const struct br_pool *pool, const struct br_pl_slot *s)
 {
     int64_t own = pool->devices[s->device].hw.chunk_bytes;
-    return own > 0 ? own : pool->options.chunk_bytes;
+    return (own > 0 ? own : pool->options.chunk_bytes) << s->grow;
 }
 
+enum { MOST_GROWN = 8 };
 enum { SWAPS = 48 }; /* of one load, for the list of actions */
 
 /* The oldest whose KV is on the host, until the chunk is full; `begin`: it comes. */
@@ -230,6 +231,9 @@ void pl_loaded(struct br_pool *pool, struct br_pl_device *d, int64_t came)
     int64_t bytes = smaller(smaller(came > 0 ? came : 0, d->link.bytes), wanted);
     *(d->link.kv ? &s->kv : &s->weights) += bytes;
     d->used -= d->link.bytes - bytes;
+    s->grow = bytes > 0 ? 0 : s->grow + (s->grow < MOST_GROWN);
+    if (bytes == 0 && wanted > 0)
+        s->retry_s = pool->now_s + PL_RETRY_S;
     link_free(pool, d);
 }
 

@@ -202,10 +202,13 @@ static void gone_say(struct br_pool *pool, uint32_t seq)
 void pl_requeue(struct br_pool *pool, uint32_t seq)
 {
     struct br_pl_seq *q = &pool->seqs[seq];
+    bool had = q->kv > 0;
     assert(!q->stepping);
     gone_say(pool, seq);
     pl_take(pool, seq);
     kv_forget(q);
+    if (had && pool->options.whole_kv && pool->actions)
+        pl_say(pool, (struct br_pl_action){BR_PL_RECOMPUTE, .model = q->model, .seq = seq});
     q->state = BR_PL_QUEUED;
     q->kept = true;
     pl_insert(pool, &pool->queues[q->model], seq);

@@ -184,7 +184,7 @@ void pl_begin(struct br_pool *pool, struct br_pl_slot *s, bool streamed)
     struct br_pl_running *step = &d->step;
     int64_t growth = pl_growth(pool, s);
     assert(step->slot < 0 && step->n > 0 && growth <= pl_free(d));
-    step->kv_bytes = s->kv_all;
+    step->kv_bytes = pool->options.whole_kv ? s->kv : s->kv_all;
     step->slot = (int32_t)pl_index(pool, s);
     step->switched = d->current != step->slot;
     step->streamed = streamed;

@@ -151,7 +151,7 @@ static void kv_here(struct br_pool *pool, uint32_t seq)
 }
 
 /* Outside: a move in that was refused, or a move out, asked for or not. It waits, so that its slot goes on. */
-static void kv_outside(struct br_pool *pool, uint32_t seq)
+static void kv_outside(struct br_pool *pool, uint32_t seq, bool moving)
 {
     struct br_pl_seq *q = &pool->seqs[seq];
     struct br_pl_slot *s = slot_of(pool, q);
@@ -161,7 +161,7 @@ static void kv_outside(struct br_pool *pool, uint32_t seq)
     pl_take(pool, seq);
     if (!planned)
         wait_longer(pool, q);
-    q->where = BR_PL_HOST;
+    q->where = moving ? BR_PL_GOING : BR_PL_HOST;
     pl_put(pool, seq, s, waits ? BR_PL_WAITING : BR_PL_RUNNING);
 }
 
@@ -173,7 +173,7 @@ static void kv(struct br_pool *pool, const struct br_pl_event *e)
     if (e->kv_here)
         kv_here(pool, e->seq);
     else
-        kv_outside(pool, e->seq);
+        kv_outside(pool, e->seq, e->moving);
     if (placed(q))
         pl_touch(pool, slot_of(pool, q)->device);
 }

@@ -45,8 +45,8 @@ static void room_first(struct dev_pool *d, const struct br_pl_action *a, struct 
 
 static void then_in(struct dev_pool *d, const struct br_pl_action *a, struct br_dev_actions *out)
 {
-    if (a->kind == BR_PL_SWAP_IN) {
-        d->seqs[a->seq].moving = false; /* until it is told */
+    if (a->kind == BR_PL_SWAP_IN && d->seqs[a->seq].kv != BR_DEV_KV_ON_DEVICE) {
+        d->seqs[a->seq].kv = BR_DEV_KV_ON_HOST; /* until it is told */
         act(out, (struct br_dev_action){BR_DO_SWAP_IN, .slot = a->model, .seq = a->seq});
     }
     if (a->kind != BR_PL_LOAD)
@@ -82,33 +82,32 @@ static void translate(struct dev_pool *d, struct br_dev_actions *out)
             passes[pass](d, &d->did.list[i], out);
 }
 
-/* Moves in that the worker has not begun: it had no room. */
-static void refused(struct dev_pool *d)
+/* Moves in that the worker has not begun: it had no room. With `there`: those that never went out, which are in. */
+static void answer(struct dev_pool *d, bool there)
 {
     const struct br_pl_link *link = &d->pool->devices[0].link;
     uint32_t seqs[BR_PL_MAX_BATCH], n = 0;
     if (link->slot < 0 || !link->kv)
         return;
     for (int32_t i = d->pool->slots[link->slot].run.first; i >= 0; i = d->pool->seqs[i].next)
-        if (d->pool->seqs[i].where == BR_PL_COMING && !d->seqs[i].moving)
+        if (d->pool->seqs[i].where == BR_PL_COMING &&
+            d->seqs[i].kv == (there ? BR_DEV_KV_ON_DEVICE : BR_DEV_KV_ON_HOST))
             seqs[n++] = (uint32_t)i;
     for (uint32_t i = 0; i < n; i++)
-        dp_tell(d, (struct br_pl_event){.kind = BR_PL_KV, .seq = seqs[i]});
+        dp_tell(d, (struct br_pl_event){.kind = BR_PL_KV, .seq = seqs[i], .kv_here = there});
 }
 
 static void decide(struct dev_pool *d, bool beside, struct br_dev_actions *out)
 {
     const struct br_pl_device *device = &d->pool->devices[0];
-    if (!beside && device->step.slot >= 0) {
-        d->starved = device->step.ran == 0;
+    if (!beside && device->step.slot >= 0)
         dp_tell(d, (struct br_pl_event){.kind = BR_PL_STEP_END});
-    }
-    refused(d);
+    answer(d, false);
     leftovers(d, out);
     br_pl_decide(d->pool, d->now_s, 0, beside, &d->did);
     translate(d, out);
-    bool waits = device->step.slot < 0 ? d->n_seqs > d->n_paused : d->starved || device->step.streamed;
-    out->wake_s = waits || d->n_to_say ? d->now_s + DP_WAKE_S : -1;
+    answer(d, true);
+    out->wake_s = d->n_seqs > d->n_paused || d->n_to_say ? d->now_s + DP_WAKE_S : -1;
 }
 
 static void dp_step(struct br_dev *base, double now_s, const struct br_dev_event *event, struct br_dev_actions *actions)

@@ -19,9 +19,9 @@ struct dp_slot {
 
 struct dp_seq {
     bool used, paused;
-    bool moving; /* its KV, in or out */
-    bool drop;   /* its KV has to go; to be said at the next decision */
-    bool fail;   /* the pool gave it up; the same */
+    enum br_dev_kv kv; /* as told last */
+    bool drop;         /* its KV has to go; to be said at the next decision */
+    bool fail;         /* the pool gave it up; the same */
 };
 
 struct dev_pool {
@@ -33,7 +33,6 @@ struct dev_pool {
     struct dp_seq *seqs;   /* [max_seqs] */
     uint32_t n_seqs, n_paused, n_to_say;
     double now_s;
-    bool starved; /* nothing of the last step could run */
     /* the load in flight */
     int32_t loading; /* -1: none of weights */
     double load_s;

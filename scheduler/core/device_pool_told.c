@@ -115,7 +115,7 @@ static void seq_reset(struct dev_pool *d, const struct br_dev_event *e)
     struct dp_seq *q = &d->seqs[e->seq];
     if (q->drop)
         said_clear(d, q);
-    q->moving = false;
+    q->kv = BR_DEV_KV_NONE;
     dp_tell(d, (struct br_pl_event){.kind = BR_PL_LOST, .seq = e->seq, .left = e->tokens ? e->tokens : 1});
 }
 
@@ -130,9 +130,16 @@ static void seq_pause(struct dev_pool *d, uint32_t seq, bool paused)
 static void seq_stepped(struct dev_pool *d, const struct br_dev_event *e)
 {
     const struct br_pl_seq *q = &d->pool->seqs[e->seq];
-    d->seqs[e->seq].moving = false;
-    if (q->state != BR_PL_WAITING && q->state != BR_PL_RUNNING)
+    d->seqs[e->seq].kv = BR_DEV_KV_ON_DEVICE;
+    if (q->state == BR_PL_FREE)
         return;
+    if (q->state == BR_PL_QUEUED) { /* it lost its slot while the step ran; its KV is to be dropped */
+        dp_tell(d, (struct br_pl_event){.kind = BR_PL_PROGRESS,
+                                        .seq = e->seq,
+                                        .left = q->left + e->emitted,
+                                        .delivered = q->delivered + e->emitted});
+        return;
+    }
     if (q->stepping) {
         *(q->left ? &d->prefill : &d->decodes) += e->tokens;
         dp_tell(d, (struct br_pl_event){
@@ -152,7 +159,6 @@ static void step_done(struct dev_pool *d, const struct br_dev_event *e)
         return;
     if (!e->waited && !step->streamed && d->decodes + d->prefill > 0)
         br_step_cost_seen(&d->slots[e->slot].cost, d->decodes, step->kv_bytes, d->prefill, e->step_s);
-    d->starved = step->ran == 0;
     dp_tell(d, (struct br_pl_event){.kind = BR_PL_STEP_END});
 }
 
@@ -208,7 +214,7 @@ static void kv(struct dev_pool *d, const struct br_dev_event *e)
 {
     const struct br_pl_seq *q = &d->pool->seqs[e->seq];
     bool coming = q->where == BR_PL_COMING, leaves = q->where == BR_PL_HERE;
-    d->seqs[e->seq].moving = e->kv == BR_DEV_KV_MOVING;
+    d->seqs[e->seq].kv = e->kv;
     if (e->kv == BR_DEV_KV_ON_DEVICE || e->kv == BR_DEV_KV_ON_HOST)
         dp_tell(d, (struct br_pl_event){.kind = BR_PL_KV, .seq = e->seq, .kv_here = e->kv == BR_DEV_KV_ON_DEVICE});
     else if (leaves || (coming && e->kv == BR_DEV_KV_NONE))

@@ -27,9 +27,16 @@ int32_t dp_weights_victim(const struct br_dev *base, uint32_t target)
     return best;
 }
 
-static bool has_kv_here(const struct br_pl_seq *q)
+/* Before the step that is being put together, if it is in one. */
+static bool has_kv_here(const struct dev_pool *d, uint32_t seq)
 {
-    return q->kv > 0 && q->where == BR_PL_HERE;
+    const struct br_pl_seq *q = &d->pool->seqs[seq];
+    const struct br_pl_running *step = &d->pool->devices[0].step;
+    uint32_t tokens = q->kv;
+    for (uint32_t i = 0; q->stepping && i < step->n; i++)
+        if (step->items[i].seq == seq)
+            tokens -= step->items[i].rows;
+    return tokens > 0 && q->where == BR_PL_HERE;
 }
 
 /* Paused ones first, then the youngest; -1: none. */
@@ -38,7 +45,7 @@ static int32_t youngest(const struct dev_pool *d, uint32_t slot, uint32_t keep)
     int32_t best = -1;
     for (int32_t i = d->pool->slots[slot].run.last; i >= 0; i = d->pool->seqs[i].prev) {
         const struct br_pl_seq *q = &d->pool->seqs[i];
-        if ((uint32_t)i == keep || !has_kv_here(q))
+        if ((uint32_t)i == keep || !has_kv_here(d, (uint32_t)i))
             continue;
         if (q->paused)
             return i;

@@ -36,8 +36,7 @@ static void aegaeon_init(struct br_pool *pool)
     a->places = carve(&at, slots * sizeof *a->places);
     a->quotas = carve(&at, slots * sizeof *a->quotas);
     uint32_t n = pool->options.n_prefill;
-    a->n_prefill = n == 0 || pool->n_devices == 1 ? 1 : n >= pool->n_devices ? pool->n_devices - 1 : n;
-    a->first_decode = pool->n_devices == 1 ? 0 : a->n_prefill;
+    a->n_prefill = n >= pool->n_devices ? pool->n_devices - 1 : n == 0 && pool->n_devices > 1 ? 1 : n;
     for (uint32_t i = 0; i < pool->max_seqs; i++) {
         a->groups[i].next = i + 1 < pool->max_seqs ? (int32_t)i + 1 : -1;
         a->group_of[i] = -1;
@@ -53,17 +52,14 @@ static bool prefills(const struct br_pool *pool, uint32_t device)
     return device < ((const struct aeg *)pool->state)->n_prefill;
 }
 
-/* The one device of the worker's half does both: prompts first, as the split does on its own devices. */
-static bool prefills_now(struct br_pool *pool, uint32_t device)
-{
-    bool decodes = device >= ((const struct aeg *)pool->state)->first_decode;
-    return prefills(pool, device) && (!decodes || aeg_prefill_waits(pool, device));
-}
-
 static void aegaeon_arrive(struct br_pool *pool, double now_s, uint32_t seq)
 {
     (void)now_s;
-    aeg_prefill_arrive(pool, seq);
+    uint32_t model = pool->seqs[seq].model;
+    if (pool->n_devices > 1)
+        aeg_prefill_arrive(pool, seq);
+    else if (pl_takes(pool, 0, model))
+        aeg_decode_take(pool, seq, pl_slot(pool, 0, model));
 }
 
 /* What has been prefilled goes to a decode device, its KV through the host. */
@@ -86,13 +82,13 @@ static void aegaeon_stepped(struct br_pool *pool, double now_s, uint32_t device)
 
 static void aegaeon_pick(struct br_pool *pool, double now_s, uint32_t device)
 {
-    (prefills_now(pool, device) ? aeg_prefill_pick : aeg_decode_pick)(pool, now_s, device);
+    (prefills(pool, device) ? aeg_prefill_pick : aeg_decode_pick)(pool, now_s, device);
 }
 
 static void aegaeon_load(struct br_pool *pool, double now_s, uint32_t device)
 {
     (void)now_s;
-    (prefills_now(pool, device) ? aeg_prefill_load : aeg_decode_load)(pool, device);
+    (prefills(pool, device) ? aeg_prefill_load : aeg_decode_load)(pool, device);
 }
 
 static void aegaeon_gone(struct br_pool *pool, uint32_t seq)
@@ -113,7 +109,7 @@ void aeg_load(struct br_pool *pool, struct br_pl_slot *s, const struct br_pl_slo
     struct br_pl_device *d = &pool->devices[s->device];
     for (uint32_t i = d->n_held; i-- > 0;) {
         struct br_pl_slot *other = &pool->slots[d->held[i]];
-        if (other != s && other != keep)
+        if (other != s && other != keep && (int32_t)d->held[i] != d->step.slot)
             pl_evict(pool, other, INT64_MAX);
     }
     int64_t bytes = pl_chunk(pool, s);

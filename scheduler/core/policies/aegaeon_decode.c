@@ -57,7 +57,7 @@ static int32_t device_find(const struct br_pool *pool, uint32_t seq)
     const struct aeg *a = pool->state;
     const struct br_pl_seq *q = &pool->seqs[seq];
     int32_t best = -1;
-    for (uint32_t i = a->first_decode; i < pool->n_devices; i++) {
+    for (uint32_t i = a->n_prefill; i < pool->n_devices; i++) {
         const struct br_pl_slot *s = pl_slot(pool, i, q->model);
         if (!pl_takes(pool, i, q->model))
             continue;
@@ -69,22 +69,20 @@ static int32_t device_find(const struct br_pool *pool, uint32_t seq)
     return best;
 }
 
+void aeg_decode_take(struct br_pool *pool, uint32_t seq, struct br_pl_slot *s)
+{
+    pl_assign(pool, seq, s);
+    work_add(pool, s);
+}
+
 /* One that no device can go on with waits for one, and is prefilled again then. */
 void aeg_decode_give(struct br_pool *pool, uint32_t seq)
 {
-    const struct br_pl_seq *q = &pool->seqs[seq];
-    if (pool->n_devices == 1) {
-        work_add(pool, &pool->slots[q->slot]);
-        return;
-    }
     int32_t device = device_find(pool, seq);
-    if (device < 0) {
+    if (device < 0)
         pl_requeue(pool, seq);
-        return;
-    }
-    struct br_pl_slot *s = pl_slot(pool, (uint32_t)device, q->model);
-    pl_assign(pool, seq, s);
-    work_add(pool, s);
+    else
+        aeg_decode_take(pool, seq, pl_slot(pool, (uint32_t)device, pool->seqs[seq].model));
 }
 
 /* Slots whose sequences have been paused and go on, or were adopted. */
@@ -93,7 +91,7 @@ static void work_find(struct br_pool *pool, uint32_t device)
     const struct br_pl_device *d = &pool->devices[device];
     for (uint32_t i = 0; i < d->n_held; i++) {
         struct br_pl_slot *s = &pool->slots[d->held[i]];
-        if (pool->n_devices > 1 ? pl_n(s) > 0 : pl_n(s) > 0 && s->run.n + s->back > 0)
+        if (pl_n(s) > 0)
             work_add(pool, s);
     }
 }
@@ -134,7 +132,7 @@ static void quotas_set(struct br_pool *pool, uint32_t device)
 static bool turn_over(const struct br_pool *pool, const struct aeg_device *d, uint32_t index, double now_s)
 {
     const struct aeg *a = pool->state;
-    if (d->n == 1 || !d->started || pool->slots[index].left > 0) /* KV lost twice in a row would be for ever */
+    if (d->n == 1 || !d->started || pl_redoes(pool, &pool->slots[index]))
         return false;
     return now_s - d->clock_s + step_of(pool, &pool->slots[index]) / 2 > a->quotas[index];
 }
@@ -167,7 +165,7 @@ static void admit(struct br_pool *pool, struct br_pl_slot *s)
         const struct br_pl_seq *q = &pool->seqs[i];
         int64_t tokens = q->kv + LOOKAHEAD * (s->run.n + 1);
         next = q->next;
-        if (q->paused || q->retry_s > pool->now_s || ((const struct aeg *)pool->state)->group_of[i] >= 0)
+        if (q->paused || q->retry_s > pool->now_s || q->where == BR_PL_GOING)
             continue;
         if (s->run.n > 0 && m->weights_bytes + s->kv_all + tokens * m->kv_token_bytes > memory)
             return;
@@ -194,7 +192,7 @@ void aeg_decode_pick(struct br_pool *pool, double now_s, uint32_t device)
     admit(pool, s);
     if (!pl_ready(pool, s))
         return;
-    struct pl_limits limits = {1000000, true, d->hw.memory_bytes, pool->n_devices == 1};
+    struct pl_limits limits = {1000000, true, d->hw.memory_bytes, false};
     if (!pl_compose(pool, now_s, s, &limits))
         return;
     others_yield(pool, s, pl_growth(pool, s));

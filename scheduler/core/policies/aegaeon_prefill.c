@@ -100,11 +100,6 @@ static uint32_t job_of(const struct br_pool *pool, uint32_t device, int32_t g)
     return (uint32_t)i;
 }
 
-bool aeg_prefill_waits(struct br_pool *pool, uint32_t device)
-{
-    return front(pool, device) >= 0;
-}
-
 static void job_begin(struct br_pool *pool, uint32_t seq)
 {
     struct br_pl_slot *s = &pool->slots[pool->seqs[seq].slot];
@@ -137,7 +132,7 @@ void aeg_prefill_pick(struct br_pool *pool, double now_s, uint32_t device)
     if ((g = front(pool, device)) < 0)
         return;
     struct br_pl_slot *s = pl_slot(pool, device, a->groups[g].model);
-    if (pool->options.whole_kv ? s->weights == pl_model(pool, s)->weights_bytes : pl_miss(pool, s) == 0)
+    if (pl_miss(pool, s) == 0)
         job_begin(pool, job_of(pool, device, g));
 }
 

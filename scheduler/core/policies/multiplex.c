@@ -134,7 +134,9 @@ static int64_t memory_for(const struct br_pool *pool, const struct br_pl_slot *s
     int64_t bytes = d->hw.memory_bytes;
     for (uint32_t i = 0; i < d->n_held; i++) {
         const struct br_pl_slot *other = &pool->slots[d->held[i]];
-        if (other != s)
+        if (other != s && pool->options.whole_kv)
+            bytes -= other->weights + other->kv;
+        else if (other != s)
             bytes -= pl_model(pool, other)->weights_bytes + other->kv_all;
     }
     return bytes;
@@ -219,7 +221,8 @@ static void multiplex_load(struct br_pool *pool, double now_s, uint32_t device)
     const struct br_pl_device *d = &pool->devices[device];
     for (uint32_t i = 0; i < d->n_held; i++) {
         struct br_pl_slot *s = &pool->slots[d->held[i]];
-        int64_t bytes = guest(pool, s) && pl_n(s) == 0 ? 0 : pl_chunk(pool, s);
+        bool idle = pl_n(s) == 0 && (guest(pool, s) || pool->options.whole_kv);
+        int64_t bytes = idle ? 0 : pl_chunk(pool, s);
         if (bytes > 0 && bytes <= pl_free(d)) {
             pl_load(pool, s);
             return;

@@ -53,6 +53,15 @@ static void arrive_placed(struct br_pool *pool, const struct br_pl_event *e)
     pl_touch(pool, e->device);
 }
 
+void pl_place(struct br_pool *pool, uint32_t seq)
+{
+    uint32_t model = pool->seqs[seq].model;
+    if (!pool->options.switch_every_step || pool->n_devices > 1)
+        pool->policy->arrive(pool, pool->now_s, seq);
+    else if (pl_takes(pool, 0, model)) /* turns know no queues */
+        pl_assign(pool, seq, pl_slot(pool, 0, model));
+}
+
 static void arrive(struct br_pool *pool, const struct br_pl_event *e)
 {
     assert(e->seq < pool->max_seqs && pool->seqs[e->seq].state == BR_PL_FREE && e->model < pool->n_models &&
@@ -65,7 +74,7 @@ static void arrive(struct br_pool *pool, const struct br_pl_event *e)
     }
     if (e->kv)
         pool->seqs[e->seq].left = e->prompt + e->delivered;
-    pool->policy->arrive(pool, pool->now_s, e->seq);
+    pl_place(pool, e->seq);
 }
 
 static void cancel(struct br_pool *pool, uint32_t seq)
@@ -165,7 +174,7 @@ static void decide(struct br_pool *pool, uint32_t device, bool beside)
     struct br_pl_device *d = &pool->devices[device];
     if (!d->up)
         return;
-    if (!pool->policy->hands_over)
+    if (!pool->policy->hands_over || pool->options.switch_every_step)
         pl_readmit(pool, device);
     if (d->step.slot < 0 && !beside)
         pick(pool, device);

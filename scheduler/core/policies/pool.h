@@ -186,6 +186,8 @@ enum br_pl_where { BR_PL_HERE, BR_PL_HOST, BR_PL_GOING, BR_PL_COMING };
 struct br_pl_seq {
     enum br_pl_state state; /* QUEUED: in its model's queue; WAITING, RUNNING: in that list of its slot */
     bool stepping, cancelled, paused;
+    bool unsaid;   /* its KV is to be dropped, and that has not been said yet */
+    bool redo;     /* its KV was lost, and no token has come since */
     bool kept;     /* admission does not refuse it */
     bool assigned; /* the caller has been told a device */
     enum br_pl_where where;
@@ -245,6 +247,7 @@ struct br_pl_link {
 struct br_pl_device {
     struct br_pl_hardware hw;
     bool up, drains;
+    int64_t reserve; /* kept free: the device had less room than the books said; less and less as steps succeed */
     uint64_t n_steps;
     int64_t pinned;           /* weights of pinned models that are there */
     int64_t used;             /* resident and in flight */

@@ -39,7 +39,7 @@ static inline int64_t pl_miss(const struct br_pool *pool, const struct br_pl_slo
 
 static inline int64_t pl_free(const struct br_pl_device *d)
 {
-    return d->hw.memory_bytes - d->used;
+    return d->hw.memory_bytes - d->used - d->reserve;
 }
 
 static inline int64_t pl_evictable(const struct br_pool *pool, const struct br_pl_slot *s)
@@ -68,6 +68,9 @@ double pl_prefill_s(const struct br_pool *pool, uint32_t device, uint32_t model,
 /* Seconds of a decode step of all the slot's sequences. */
 double pl_decode_s(const struct br_pool *pool, const struct br_pl_slot *s);
 double pl_load_s(const struct br_pool *pool, const struct br_pl_slot *s); /* of what is missing */
+
+/* The device had no room where the books had some (blocks that are rounded up, holes): keep more free from now on. */
+void pl_room_lacked(struct br_pl_device *d);
 
 /* Lists by arrival. */
 void pl_insert(struct br_pool *pool, struct br_pl_list *list, uint32_t seq);
@@ -127,6 +130,9 @@ uint32_t pl_compose_fit(struct br_pool *pool, double now_s, struct br_pl_slot *s
 int64_t pl_growth(const struct br_pool *pool, const struct br_pl_slot *s);
 /* Begins the composed step; the growth must fit. */
 void pl_begin(struct br_pool *pool, struct br_pl_slot *s, bool streamed);
+/* A sequence of the slot computes lost KV again and has had no token since. Were its turn cut short, the others could
+ * make it lose that KV again, and so on for ever. */
+bool pl_redoes(const struct br_pool *pool, const struct br_pl_slot *s);
 /* Rows of prompt that take this long. */
 uint32_t pl_rows(const struct br_pool *pool, const struct br_pl_slot *s, double seconds);
 

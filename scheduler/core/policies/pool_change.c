@@ -170,11 +170,14 @@ static bool full(struct br_pool *pool)
 static void place_one(struct br_pool *pool, uint32_t seq)
 {
     struct br_pl_seq *q = &pool->seqs[seq];
+    if (q->unsaid)
+        pl_say(pool, (struct br_pl_action){BR_PL_RECOMPUTE, .model = q->model, .seq = seq});
+    q->unsaid = false;
     if (q->cancelled) {
         pl_end(pool, seq, BR_PL_GONE);
         return;
     }
-    pool->policy->arrive(pool, pool->now_s, seq);
+    pl_place(pool, seq);
     if (q->state != BR_PL_QUEUED || !q->assigned)
         return;
     q->assigned = false;

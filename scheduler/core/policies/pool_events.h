@@ -15,6 +15,8 @@ void pl_load_abort(struct br_pool *pool, struct br_pl_device *d);
 /* whole_kv: a sequence whose KV was coming is not expected any more. */
 void pl_coming_over(struct br_pool *pool, const struct br_pl_seq *q);
 
+/* pool.c: the policy assigns a queued sequence, refuses it, or leaves it. */
+void pl_place(struct br_pool *pool, uint32_t seq);
 /* pool_move.c */
 void pl_take(struct br_pool *pool, uint32_t seq);
 void pl_put(struct br_pool *pool, uint32_t seq, struct br_pl_slot *s, enum br_pl_state state);

@@ -212,6 +212,12 @@ void pl_load(struct br_pool *pool, struct br_pl_slot *s)
         pl_pin_changed(pool, s);
 }
 
+void pl_room_lacked(struct br_pl_device *d)
+{
+    int64_t least = d->hw.memory_bytes / 128, most = d->hw.memory_bytes / 8;
+    d->reserve = d->reserve < least ? least : 2 * d->reserve < most ? 2 * d->reserve : most;
+}
+
 static void link_free(struct br_pool *pool, struct br_pl_device *d)
 {
     struct br_pl_slot *s = &pool->slots[d->link.slot];
@@ -232,8 +238,10 @@ void pl_loaded(struct br_pool *pool, struct br_pl_device *d, int64_t came)
     *(d->link.kv ? &s->kv : &s->weights) += bytes;
     d->used -= d->link.bytes - bytes;
     s->grow = bytes > 0 ? 0 : s->grow + (s->grow < MOST_GROWN);
-    if (bytes == 0 && wanted > 0)
+    if (bytes == 0 && wanted > 0) {
         s->retry_s = pool->now_s + PL_RETRY_S;
+        pl_room_lacked(d);
+    }
     link_free(pool, d);
 }
 

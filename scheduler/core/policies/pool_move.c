@@ -176,6 +176,7 @@ void pl_move(struct br_pool *pool, struct br_pl_slot *from, struct br_pl_slot *t
 static void kv_forget(struct br_pl_seq *q)
 {
     q->left = q->prompt + q->delivered;
+    q->redo = q->kv > 0;
     q->kv = 0;
     q->where = BR_PL_HERE;
 }
@@ -207,8 +208,7 @@ void pl_requeue(struct br_pool *pool, uint32_t seq)
     gone_say(pool, seq);
     pl_take(pool, seq);
     kv_forget(q);
-    if (had && pool->options.whole_kv && pool->actions)
-        pl_say(pool, (struct br_pl_action){BR_PL_RECOMPUTE, .model = q->model, .seq = seq});
+    q->unsaid |= had && pool->options.whole_kv;
     q->state = BR_PL_QUEUED;
     q->kept = true;
     pl_insert(pool, &pool->queues[q->model], seq);

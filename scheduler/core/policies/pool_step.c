@@ -131,9 +131,10 @@ static void single_shrink(struct br_pool *pool, struct br_pl_slot *s, uint32_t s
     int64_t rows = pl_free(&pool->devices[s->device]) / pl_model(pool, s)->kv_token_bytes;
     if (pool->seqs[seq].left > 0 && rows > 0)
         limits->prefill = (uint32_t)rows;
-    else if (others_hold(pool, s))
+    else if (others_hold(pool, s) || pool->devices[s->device].reserve > 0) {
         pl_preempt(pool, seq);
-    else
+        pool->devices[s->device].reserve = 0;
+    } else
         pl_end(pool, seq, BR_PL_REFUSE);
 }
 
@@ -170,7 +171,7 @@ uint32_t pl_compose_fit(struct br_pool *pool, double now_s, struct br_pl_slot *s
             else
                 single_shrink(pool, s, seq, &limits);
         }
-        if (running_here(pool, s) == 0 && others_hold(pool, s))
+        if (running_here(pool, s) == 0 && (others_hold(pool, s) || pool->options.whole_kv))
             return 0;
         limits.closed = running_here(pool, s) > 0;
         n = pl_compose(pool, now_s, s, &limits);
@@ -225,6 +226,7 @@ static void item_done(struct br_pool *pool, struct br_pl_slot *s, struct br_pl_i
         s->left -= q->paused ? 0 : item->rows;
     }
     q->delivered += item->emits;
+    q->redo &= !item->emits;
     pl_due(pool, q, s->device);
     if (q->cancelled || item->ended)
         pl_end(pool, item->seq, q->cancelled && !item->ended ? BR_PL_GONE : BR_PL_STEP);
@@ -252,6 +254,7 @@ void pl_item_stepped(struct br_pool *pool, const struct br_pl_event *event)
     item->emits = event->emitted;
     q->retry_in_s = 0;
     d->step.ran++;
+    d->reserve -= d->reserve / 16 + (d->reserve > 0);
     item_done(pool, s, item);
     pl_hold(pool, s);
 }
@@ -288,8 +291,18 @@ void pl_stepped(struct br_pool *pool, struct br_pl_device *d, bool all)
     }
     if (!all && d->step.ran == 0)
         s->blocked_s = pool->now_s + PL_RETRY_S;
+    if (!all && d->step.ran == 0)
+        pl_room_lacked(d);
     pl_dirty(pool, s);
     d->step.slot = -1;
     if (!all)
         pl_hold(pool, s);
+}
+
+bool pl_redoes(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    int32_t i = s->run.first;
+    while (i >= 0 && (!pool->seqs[i].redo || pool->seqs[i].paused || pool->seqs[i].where != BR_PL_HERE))
+        i = pool->seqs[i].next;
+    return i >= 0;
 }

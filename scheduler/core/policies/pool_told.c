@@ -11,6 +11,12 @@ static bool known(const struct br_pool *pool, uint32_t seq)
     return seq < pool->max_seqs && pool->seqs[seq].state != BR_PL_FREE;
 }
 
+/* What is there is there, whatever should be kept free. */
+static int64_t unused(const struct br_pl_device *d)
+{
+    return d->hw.memory_bytes - d->used;
+}
+
 static bool placed(const struct br_pl_seq *q)
 {
     return q->state == BR_PL_WAITING || q->state == BR_PL_RUNNING;
@@ -73,12 +79,16 @@ static void resume(struct br_pool *pool, uint32_t seq)
 static void lost(struct br_pool *pool, const struct br_pl_event *e)
 {
     struct br_pl_seq *q = &pool->seqs[e->seq];
-    if (!placed(q))
+    uint32_t left = e->left ? e->left : q->prompt + q->delivered;
+    if (!placed(q)) {
+        q->left = left;
         return;
+    }
     struct br_pl_slot *s = slot_of(pool, q);
     pl_item_remove(pool, e->seq);
     pl_take(pool, e->seq);
     q->kv = 0;
+    q->redo = true;
     q->where = BR_PL_HERE;
     q->left = e->left ? e->left : q->prompt + q->delivered;
     pl_put(pool, e->seq, s, BR_PL_WAITING);
@@ -117,7 +127,7 @@ static void progress(struct br_pool *pool, const struct br_pl_event *e)
     q->kv = kv_tokens(q);
     q->where = q->kv == 0 ? BR_PL_HERE : q->where;
     bool runs = q->kv > 0 && (q->state == BR_PL_RUNNING || s->run.n < pool->options.max_batch);
-    if (runs && pool->options.whole_kv && pl_kv_bytes(pool, q) > pl_free(&pool->devices[s->device]))
+    if (runs && pool->options.whole_kv && pl_kv_bytes(pool, q) > unused(&pool->devices[s->device]))
         runs = false;
     q->where = q->kv == 0 || runs ? BR_PL_HERE : BR_PL_HOST;
     pl_put(pool, e->seq, s, runs ? BR_PL_RUNNING : BR_PL_WAITING);
@@ -141,7 +151,7 @@ static void kv_here(struct br_pool *pool, uint32_t seq)
     struct br_pl_slot *s = slot_of(pool, q);
     if (q->where == BR_PL_HERE)
         return;
-    bool fits = q->where == BR_PL_COMING || pl_kv_bytes(pool, q) <= pl_free(&pool->devices[s->device]);
+    bool fits = q->where == BR_PL_COMING || pl_kv_bytes(pool, q) <= unused(&pool->devices[s->device]);
     bool runs = fits && (q->state == BR_PL_RUNNING || s->run.n < pool->options.max_batch);
     pl_take(pool, seq);
     q->where = runs ? BR_PL_HERE : BR_PL_HOST;
@@ -159,8 +169,10 @@ static void kv_outside(struct br_pool *pool, uint32_t seq, bool moving)
     bool waits = q->state == BR_PL_WAITING || q->paused || !planned;
     pl_item_remove(pool, seq);
     pl_take(pool, seq);
-    if (!planned)
+    if (!planned) {
         wait_longer(pool, q);
+        pl_room_lacked(&pool->devices[s->device]);
+    }
     q->where = moving ? BR_PL_GOING : BR_PL_HOST;
     pl_put(pool, seq, s, waits ? BR_PL_WAITING : BR_PL_RUNNING);
 }
@@ -183,7 +195,7 @@ static void resident(struct br_pool *pool, const struct br_pl_event *e)
     struct br_pl_slot *s = pl_slot(pool, e->device, e->model);
     struct br_pl_device *d = &pool->devices[e->device];
     int64_t all = pl_model(pool, s)->weights_bytes, bytes = e->bytes < 0 ? 0 : e->bytes > all ? all : e->bytes;
-    int64_t most = s->weights + pl_free(d);
+    int64_t most = s->weights + unused(d);
     bool loading = d->link.slot == (int32_t)pl_index(pool, s) && !d->link.kv;
     if (!s->served)
         return;

@@ -26,7 +26,8 @@ static bool make_room(struct br_pool *pool, const struct br_pl_slot *target, int
         for (uint32_t i = 0; i < d->n_held; i++) {
             struct br_pl_slot *s = &pool->slots[d->held[i]];
             int32_t index = (int32_t)d->held[i];
-            if (s == target || index == d->step.slot || index == d->link.slot || pl_evictable(pool, s) == 0)
+            if (s == target || index == d->step.slot || (index == d->current && pl_redoes(pool, &pool->slots[index])) ||
+                index == d->link.slot || pl_evictable(pool, s) == 0)
                 continue;
             if (!best || (pl_n(s) == 0) > (pl_n(best) == 0) ||
                 ((pl_n(s) == 0) == (pl_n(best) == 0) && s->last_step > best->last_step))
@@ -52,22 +53,33 @@ static bool step(struct br_pool *pool, struct br_pl_slot *s)
     return true;
 }
 
+static struct br_pl_slot *first_to_load(struct br_pool *pool, const struct br_pl_device *d)
+{
+    struct br_pl_slot *best = d->loading >= 0 ? &pool->slots[d->loading] : NULL;
+    if (best && pl_n(best) > 0 && best->weights < pl_model(pool, best)->weights_bytes)
+        return best; /* a started load goes first, also when it has to wait */
+    best = NULL;
+    for (uint32_t i = 0; i < d->n_held; i++) {
+        struct br_pl_slot *s = &pool->slots[d->held[i]];
+        if (pl_n(s) > 0 && pl_chunk(pool, s) > 0 && (!best || s->last_step < best->last_step))
+            best = s;
+    }
+    return best;
+}
+
 void pl_turn_load(struct br_pool *pool, uint32_t device)
 {
-    struct br_pl_device *d = &pool->devices[device];
-    struct br_pl_slot *s = NULL;
-    for (uint32_t i = 0; i < d->n_held; i++) {
-        struct br_pl_slot *at = &pool->slots[d->held[i]];
-        if (pl_n(at) > 0 && pl_chunk(pool, at) > 0 && (!s || at->last_step < s->last_step))
-            s = at;
-    }
-    if (s && make_room(pool, s, pl_chunk(pool, s)))
+    struct br_pl_slot *s = first_to_load(pool, &pool->devices[device]);
+    int64_t bytes = s ? pl_chunk(pool, s) : 0;
+    if (bytes > 0 && make_room(pool, s, bytes))
         pl_load(pool, s);
 }
 
 /* Another one than the last, as soon as there is one; the last again when it is alone or nothing else can come in. */
 static struct br_pl_slot *choose(struct br_pool *pool, struct br_pl_device *d, uint32_t device)
 {
+    if (d->current >= 0 && pl_redoes(pool, &pool->slots[d->current]) && pl_ready(pool, &pool->slots[d->current]))
+        return &pool->slots[d->current];
     struct br_pl_slot *s = longest_ago(pool, d, true, d->current);
     if (s)
         return s;

@@ -40,12 +40,12 @@ static bool has_kv_here(const struct dev_pool *d, uint32_t seq)
 }
 
 /* Paused ones first, then the youngest; -1: none. */
-static int32_t youngest(const struct dev_pool *d, uint32_t slot, uint32_t keep)
+static int32_t youngest(const struct dev_pool *d, uint32_t slot, uint32_t keep, bool stepping)
 {
     int32_t best = -1;
     for (int32_t i = d->pool->slots[slot].run.last; i >= 0; i = d->pool->seqs[i].prev) {
         const struct br_pl_seq *q = &d->pool->seqs[i];
-        if ((uint32_t)i == keep || !has_kv_here(d, (uint32_t)i))
+        if ((uint32_t)i == keep || !has_kv_here(d, (uint32_t)i) || (q->stepping && !stepping))
             continue;
         if (q->paused)
             return i;
@@ -67,7 +67,7 @@ static int32_t of_others(const struct dev_pool *d, uint32_t target)
             latest = use;
         }
     }
-    return best < 0 ? -1 : youngest(d, (uint32_t)best, UINT32_MAX);
+    return best < 0 ? -1 : youngest(d, (uint32_t)best, UINT32_MAX, false);
 }
 
 static bool younger(const struct br_pl_seq *a, const struct br_pl_seq *b)
@@ -75,15 +75,16 @@ static bool younger(const struct br_pl_seq *a, const struct br_pl_seq *b)
     return a->weight < b->weight || (a->weight <= b->weight && a->arrival_s > b->arrival_s);
 }
 
-/* As for quota-rr: one that runs may push out any other of its slot, one that only wants in just younger ones. */
+/* As for quota-rr: one of the step that is being put together may push out any other of its slot, one that only wants
+ * in just younger ones. */
 int32_t dp_kv_victim(const struct br_dev *base, uint32_t target, uint32_t keep)
 {
     const struct dev_pool *d = (const struct dev_pool *)base;
     int32_t victim = of_others(d, target);
     if (victim >= 0 || target >= d->config.max_slots || !d->slots[target].used)
         return victim;
-    victim = youngest(d, target, keep);
     const struct br_pl_seq *k = keep < d->config.max_seqs && d->seqs[keep].used ? &d->pool->seqs[keep] : NULL;
+    victim = youngest(d, target, keep, k && k->stepping);
     bool outside = k && (k->where != BR_PL_HERE || k->kv == 0) && !k->stepping;
     if (victim >= 0 && outside && !d->pool->seqs[victim].paused && !younger(&d->pool->seqs[victim], k))
         return -1;

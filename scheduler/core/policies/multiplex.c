@@ -148,26 +148,6 @@ static bool guest(const struct br_pool *pool, const struct br_pl_slot *s)
     return place_of(pool)[s->model] != (int32_t)s->device;
 }
 
-static bool try_slot(struct br_pool *pool, double now_s, struct br_pl_slot *s)
-{
-    if (!pl_ready(pool, s))
-        return false;
-    struct pl_limits limits = {pl_rows(pool, s, pool->options.prefill_step_s), true, memory_for(pool, s), false};
-    if (!pl_compose_fit(pool, now_s, s, limits))
-        return false;
-    pl_begin(pool, s, false);
-    return true;
-}
-
-/* Nothing runs and nothing could: what was given to this device from outside does not fit beside the rest. */
-static bool stuck(const struct br_pool *pool, const struct br_pl_device *d)
-{
-    for (uint32_t i = 0; d->step.slot < 0 && i < d->n_held; i++)
-        if (pl_ready(pool, &pool->slots[d->held[i]]))
-            return false;
-    return d->step.slot < 0;
-}
-
 /* Room for the target from models that have their place elsewhere and nothing to do, then if stuck from all others. */
 static bool room_make(struct br_pool *pool, struct br_pl_slot *target, int64_t bytes, bool any)
 {
@@ -179,6 +159,19 @@ static bool room_make(struct br_pool *pool, struct br_pl_slot *target, int64_t b
             pl_evict(pool, s, bytes - pl_free(d));
     }
     return bytes <= pl_free(d);
+}
+
+static bool try_slot(struct br_pool *pool, double now_s, struct br_pl_slot *s)
+{
+    if (!pl_ready(pool, s))
+        return false;
+    struct pl_limits limits = {pl_rows(pool, s, pool->options.prefill_step_s), true, memory_for(pool, s), false};
+    if (pool->options.whole_kv && pl_compose(pool, now_s, s, &limits))
+        room_make(pool, s, pl_growth(pool, s), true);
+    if (!pl_compose_fit(pool, now_s, s, limits))
+        return false;
+    pl_begin(pool, s, false);
+    return true;
 }
 
 static void multiplex_pick(struct br_pool *pool, double now_s, uint32_t device)
@@ -229,7 +222,7 @@ static void multiplex_load(struct br_pool *pool, double now_s, uint32_t device)
         }
     }
     struct br_pl_slot *s = wanting(pool, d);
-    if (s && room_make(pool, s, pl_chunk(pool, s), stuck(pool, d)))
+    if (s && room_make(pool, s, pl_chunk(pool, s), pl_stuck(pool, d)))
         pl_load(pool, s);
 }
 

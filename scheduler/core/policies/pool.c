@@ -98,6 +98,8 @@ static void step_over(struct br_pool *pool, uint32_t device, bool all)
     pl_stepped(pool, &pool->devices[device], all);
     if (pool->policy->stepped)
         pool->policy->stepped(pool, pool->now_s, device);
+    if (pool->devices[device].recheck)
+        pl_serve_update(pool, device);
     pl_touch(pool, device);
 }
 

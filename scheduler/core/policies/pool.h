@@ -247,6 +247,7 @@ struct br_pl_link {
 struct br_pl_device {
     struct br_pl_hardware hw;
     bool up, drains;
+    bool recheck;    /* a pin took the place of the slot that steps: it goes when the step is over */
     int64_t reserve; /* kept free: the device had less room than the books said; less and less as steps succeed */
     uint64_t n_steps;
     int64_t pinned;           /* weights of pinned models that are there */

@@ -72,6 +72,9 @@ double pl_load_s(const struct br_pool *pool, const struct br_pl_slot *s); /* of 
 /* The device had no room where the books had some (blocks that are rounded up, holes): keep more free from now on. */
 void pl_room_lacked(struct br_pl_device *d);
 
+/* Asked after pick: nothing runs, and nothing could. Whoever is first must come in. */
+bool pl_stuck(const struct br_pool *pool, const struct br_pl_device *d);
+
 /* Lists by arrival. */
 void pl_insert(struct br_pool *pool, struct br_pl_list *list, uint32_t seq);
 void pl_unlink(struct br_pool *pool, struct br_pl_list *list, uint32_t seq);

@@ -59,8 +59,13 @@ static void slot_empty(struct br_pool *pool, struct br_pl_slot *s)
 
 static void serve_set(struct br_pool *pool, struct br_pl_slot *s)
 {
-    bool was = s->served;
+    struct br_pl_device *d = &pool->devices[s->device];
+    bool was = s->served, steps = d->step.slot == (int32_t)pl_index(pool, s);
     s->served = can_serve(pool, s);
+    if (was && !s->served && steps && d->up && !s->barred && !pool->leaving[s->model]) {
+        s->served = d->recheck = true;
+        return;
+    }
     if (was && !s->served)
         slot_empty(pool, s);
     pl_hold(pool, s);
@@ -70,6 +75,7 @@ static void serve_set(struct br_pool *pool, struct br_pl_slot *s)
 
 void pl_serve_update(struct br_pool *pool, uint32_t device)
 {
+    pool->devices[device].recheck = false;
     pool->open[device] = pool->devices[device].up && !pool->devices[device].drains;
     for (uint32_t m = 0; m < pool->n_models; m++)
         serve_set(pool, pl_slot(pool, device, m));

@@ -306,3 +306,17 @@ bool pl_redoes(const struct br_pool *pool, const struct br_pl_slot *s)
         i = pool->seqs[i].next;
     return i >= 0;
 }
+
+/* With whole_kv a ready slot may be unable to step all the same: its batch is full of sequences that are outside. */
+static bool could_step(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    return pool->options.whole_kv ? s->blocked_s > pool->now_s : pl_ready(pool, s);
+}
+
+bool pl_stuck(const struct br_pool *pool, const struct br_pl_device *d)
+{
+    for (uint32_t i = 0; d->step.slot < 0 && i < d->n_held; i++)
+        if (could_step(pool, &pool->slots[d->held[i]]))
+            return false;
+    return d->step.slot < 0;
+}

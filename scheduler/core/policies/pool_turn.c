@@ -2,15 +2,25 @@
  * longest ago first; its predecessor's KV leaves the device, so that every turn moves KV and weights too. */
 #include "scheduler/core/policies/pool_books.h"
 
-/* The slot with work whose last step is longest ago, and that is ready if `ready`; NULL: none. */
-static struct br_pl_slot *longest_ago(const struct br_pool *pool, const struct br_pl_device *d, bool ready, int32_t but)
+enum need {
+    ANY,   /* has work */
+    READY, /* can step */
+    WHOLE, /* and with all of its sequences: none of its KV is outside or on its way */
+};
+
+static bool has(const struct br_pool *pool, const struct br_pl_slot *s, enum need need)
+{
+    return pl_n(s) > 0 && (need == ANY || pl_ready(pool, s)) && (need != WHOLE || s->away == 0);
+}
+
+/* The slot whose last step is longest ago, other than `but`; NULL: none. */
+static struct br_pl_slot *longest_ago(const struct br_pool *pool, const struct br_pl_device *d, enum need need,
+                                      int32_t but)
 {
     struct br_pl_slot *best = NULL;
     for (uint32_t i = 0; i < d->n_held; i++) {
         struct br_pl_slot *s = &pool->slots[d->held[i]];
-        if (pl_n(s) == 0 || (int32_t)d->held[i] == but || (ready && !pl_ready(pool, s)))
-            continue;
-        if (!best || s->last_step < best->last_step)
+        if ((int32_t)d->held[i] != but && has(pool, s, need) && (!best || s->last_step < best->last_step))
             best = s;
     }
     return best;
@@ -80,15 +90,15 @@ static struct br_pl_slot *choose(struct br_pool *pool, struct br_pl_device *d, u
 {
     if (d->current >= 0 && pl_redoes(pool, &pool->slots[d->current]) && pl_ready(pool, &pool->slots[d->current]))
         return &pool->slots[d->current];
-    struct br_pl_slot *s = longest_ago(pool, d, true, d->current);
+    struct br_pl_slot *s = longest_ago(pool, d, WHOLE, d->current);
     if (s)
         return s;
-    s = longest_ago(pool, d, true, -1);
-    if (!s || !longest_ago(pool, d, false, d->current))
-        return s;
-    if (d->link.slot < 0)
+    if (d->link.slot < 0 && longest_ago(pool, d, ANY, d->current))
         pl_turn_load(pool, device);
-    return d->link.slot < 0 ? s : NULL;
+    if (d->link.slot >= 0)
+        return NULL;
+    s = longest_ago(pool, d, READY, d->current);
+    return s ? s : longest_ago(pool, d, READY, -1);
 }
 
 void pl_turn_pick(struct br_pool *pool, uint32_t device)

@@ -110,19 +110,6 @@ static uint32_t candidates(struct br_pool *pool, double now_s, struct br_pl_devi
     return n;
 }
 
-/* Nothing runs and nothing is ready: whoever is first must come in. */
-static bool stuck(const struct br_pool *pool, const struct br_pl_device *d)
-{
-    if (d->step.slot >= 0)
-        return false;
-    for (uint32_t i = 0; i < d->n_held; i++) {
-        const struct br_pl_slot *s = &pool->slots[d->held[i]];
-        if (pl_ready(pool, s))
-            return false;
-    }
-    return true;
-}
-
 void slack_load(struct br_pool *pool, double now_s, uint32_t device)
 {
     struct br_pl_device *d = &pool->devices[device];
@@ -133,6 +120,6 @@ void slack_load(struct br_pool *pool, double now_s, uint32_t device)
             pl_load(pool, first[i]);
             return;
         }
-    if (n > 0 && stuck(pool, d) && slack_room(pool, now_s, first[0], pl_chunk(pool, first[0]), SLACK_ANY, NULL))
+    if (n > 0 && pl_stuck(pool, d) && slack_room(pool, now_s, first[0], pl_chunk(pool, first[0]), SLACK_ANY, NULL))
         pl_load(pool, first[0]);
 }

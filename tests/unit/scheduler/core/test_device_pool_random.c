@@ -454,6 +454,25 @@ static uint32_t wanting(const struct world *w)
     return n;
 }
 
+static void pass_time(struct world *w)
+{
+    double next = next_s(w);
+    if (next >= 1e30)
+        assert_int_equal(wanting(w), 0); /* somebody waits, and nothing will wake the worker */
+    w->still = next > w->now_s ? 0 : w->still + 1;
+    assert_true(w->still < 200); /* time goes on: no busy loop */
+    if (next < 1e30 && next > w->now_s)
+        w->now_s = next;
+    for (uint32_t i = 0; i < SEQS; i++)
+        if ((w->jobs[i].where == OUT || w->jobs[i].where == IN) && w->jobs[i].moved_s <= w->now_s)
+            move_end(w, i);
+    for (uint32_t i = 0; i < SLOTS; i++)
+        if (loading(&w->models[i]) && w->models[i].unit_s <= w->now_s)
+            load_go_on(w, i);
+    if (w->stepping >= 0 && !step_waits(w) && w->step_end_s <= w->now_s)
+        step_end(w);
+}
+
 /* ---- what comes from outside ---- */
 
 static void slot_tell(struct world *w, uint32_t slot)

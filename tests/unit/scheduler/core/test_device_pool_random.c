@@ -47,7 +47,7 @@ struct world {
     uint64_t events, steps, loads, swaps, drops, besides, fails, streamed, aborted;
 };
 
-static uint64_t first_seed = 1, n_events = 20000;
+static uint64_t first_seed = 1, n_events = 100000;
 
 static uint32_t draw(struct world *w, uint32_t n)
 {

@@ -28,8 +28,11 @@ static void models_fill(const struct sim_scenario *sc, uint32_t n, struct br_pl_
 {
     for (uint32_t i = 0; i < n; i++) {
         const struct sim_model *m = sc->mix[i % SIM_MIX];
-        models[i] = (struct br_pl_model){(int64_t)m->weights_bytes, (int64_t)m->kv_token_bytes, sc->ttft_s, sc->tbt_s,
-                                         sc->rate};
+        models[i] = (struct br_pl_model){.weights_bytes = (int64_t)m->weights_bytes,
+                                         .kv_token_bytes = (int64_t)m->kv_token_bytes,
+                                         .ttft_s = sc->ttft_s,
+                                         .tbt_s = sc->tbt_s,
+                                         .rate = sc->rate};
         rates[i] = sc->rate;
     }
 }
@@ -44,14 +47,20 @@ int sim_scenario_run(const struct sim_search *search, uint32_t n_models, uint64_
     struct priced priced = {sc->gpu, sc->mix};
     models_fill(sc, n_models, models, rates);
     for (uint32_t i = 0; i < sc->n_devices; i++)
-        hw[i] = (struct br_pl_hardware){(int64_t)sim_usable_bytes(sc->gpu), sim_link_bytes_per_s(sc->gpu)};
+        hw[i] = (struct br_pl_hardware){.memory_bytes = (int64_t)sim_usable_bytes(sc->gpu),
+                                        .link_bytes_per_s = sim_link_bytes_per_s(sc->gpu)};
     struct sim_traffic traffic = {seed, n_models, rates, sc->horizon_s, {540, .78, 16, 4096}, {242, .6, 16, 2048}};
     uint32_t n;
     struct sim_request *requests = sim_arrivals(&traffic, &n);
     if (!requests)
         return br_err_set(err, BR_ENOMEM, "no memory for the requests of %u models", n_models);
     struct sim_run run = {
-        .pool = {n_models, sc->n_devices, 0, models, hw, {&priced, step_cost}, search->options},
+        .pool = {.n_models = n_models,
+                 .n_devices = sc->n_devices,
+                 .models = models,
+                 .hardware = hw,
+                 .cost = {&priced, step_cost},
+                 .options = search->options},
         .requests = requests,
         .n_requests = n,
         .horizon_s = sc->horizon_s,

@@ -1,112 +1,41 @@
-/* Events of slots and steps; sequences are in device_seq.c, the decision in device_step.c. */
 #include "scheduler/core/device.h"
 
-#include <assert.h>
+#include "scheduler/core/device_kind.h"
 
-#include "scheduler/core/device_books.h"
-
-static void slot_add(struct br_dev *dev, const struct br_dev_event *event)
+void br_dev_destroy(struct br_dev *dev)
 {
-    struct dev_slot *s = &dev->slots[event->slot];
-    if (!s->used) {
-        *s = (struct dev_slot){.used = true, .place = -1};
-        for (int i = 0; i < DEV_CLASSES; i++)
-            ordered_init(&s->sets[i]);
-    }
-    assert(event->step_s > 0 && event->tbt_s > 0 && event->load_s >= 0);
-    s->step_s = event->step_s > 1e-6 ? event->step_s : 1e-6;
-    s->tbt_s = event->tbt_s > 1e-6 ? event->tbt_s : 1e-6;
-    s->load_s = event->load_s;
-}
-
-static void slot_remove(struct br_dev *dev, uint32_t slot)
-{
-    assert(dev->slots[slot].used && dev->slots[slot].n_seqs == 0);
-    dev->slots[slot] = (struct dev_slot){.place = -1};
-    if (dev->current == (int32_t)slot)
-        dev->current = -1;
-    if (dev->stepping == (int32_t)slot)
-        dev->stepping = -1;
-    if (dev->stepped == (int32_t)slot)
-        dev->stepped = -1;
-}
-
-static void weights(struct br_dev *dev, const struct br_dev_event *event)
-{
-    struct dev_slot *s = &dev->slots[event->slot];
-    assert(event->bytes <= event->bytes_all);
-    if (event->bytes > s->resident)
-        s->loaded += event->bytes - s->resident;
-    if (event->bytes < s->resident)
-        dev->round.evicted = true;
-    s->resident = event->bytes;
-    s->all = event->bytes_all;
-}
-
-/* A moving average that one outlier moves by a factor of 1.6 at most. Steps that waited for weights do not count. */
-static void estimate(struct dev_slot *s, double step_s)
-{
-    double low = s->step_s / 4, high = s->step_s * 4;
-    if (!(step_s > 0))
-        return;
-    step_s = step_s < low ? low : step_s > high ? high : step_s;
-    s->step_s += 0.2 * (step_s - s->step_s);
-}
-
-static void step_done(struct br_dev *dev, double now_s, const struct br_dev_event *event)
-{
-    struct dev_slot *s = &dev->slots[event->slot];
-    if (!s->used)
-        return;
-    dev->policy->stepped(dev, event->slot, now_s);
-    if (!dev->cold)
-        estimate(s, event->step_s);
-    dev->cold = false;
-    dev->stepping = -1;
-    dev->stepped = (int32_t)event->slot;
+    if (dev)
+        dev->kind->destroy(dev);
 }
 
 void br_dev_step(struct br_dev *dev, double now_s, const struct br_dev_event *event, struct br_dev_actions *actions)
 {
     actions->n_actions = actions->n_items = 0;
     actions->wake_s = -1;
-    switch (event->kind) {
-    case BR_DEV_SLOT_ADD:
-        slot_add(dev, event);
-        break;
-    case BR_DEV_SLOT_REMOVE:
-        slot_remove(dev, event->slot);
-        break;
-    case BR_DEV_SEQ_ADD:
-    case BR_DEV_SEQ_END:
-    case BR_DEV_SEQ_RESET:
-    case BR_DEV_SEQ_STEPPED:
-    case BR_DEV_KV:
-        dev_seq_event(dev, now_s, event);
-        break;
-    case BR_DEV_STEP_DONE:
-        step_done(dev, now_s, event);
-        break;
-    case BR_DEV_WEIGHTS:
-        weights(dev, event);
-        break;
-    case BR_DEV_BOUNDARY:
-        dev_decide(dev, now_s, actions);
-        break;
-    case BR_DEV_LOADED:
-    case BR_DEV_SEQ_PAUSE:
-    case BR_DEV_SEQ_RESUME:
-    case BR_DEV_BESIDE:
-        break;
-    }
+    dev->kind->step(dev, now_s, event, actions);
+}
+
+int32_t br_dev_weights_victim(const struct br_dev *dev, uint32_t target)
+{
+    return dev->kind->weights_victim(dev, target);
+}
+
+int32_t br_dev_kv_victim(const struct br_dev *dev, uint32_t target, uint32_t keep)
+{
+    return dev->kind->kv_victim(dev, target, keep);
 }
 
 int32_t br_dev_next_slot(const struct br_dev *dev)
 {
-    return dev->policy->next(dev);
+    return dev->kind->next_slot(dev);
 }
 
 double br_dev_quota_s(const struct br_dev *dev, uint32_t slot)
 {
-    return dev->slots[slot].quota_s;
+    return dev->kind->quota_s(dev, slot);
+}
+
+int br_dev_check(const struct br_dev *dev, struct br_err *err)
+{
+    return dev->kind->check(dev, err);
 }

@@ -76,6 +76,7 @@ enum br_dev_action_kind {
     BR_DO_SWAP_IN_AHEAD, /* seq of the next slot, while this one computes: only into room that is free; needs no answer
                           */
     BR_DO_SWAP_OUT,      /* seq */
+    BR_DO_FAIL,          /* seq: alone it is too large for the device beside its weights; answered by BR_DEV_SEQ_END */
 };
 
 struct br_dev_action {
@@ -89,7 +90,7 @@ struct br_dev_item {
     bool last;            /* the last row's logits give a token */
 };
 
-enum { BR_DEV_MAX_ACTIONS = 256, BR_DEV_MAX_ITEMS = 256 };
+enum { BR_DEV_MAX_ACTIONS = 512, BR_DEV_MAX_ITEMS = 256 };
 
 struct br_dev_actions {
     uint32_t n_actions, n_items;

@@ -1,8 +1,8 @@
-/* The inside of struct br_dev, shared by the files of the device half. */
+/* The inside of quota-rr, shared by its files: device_rr, device_seq, device_step, device_victim, device_check. */
 #ifndef BRIAREUS_SCHEDULER_CORE_DEVICE_BOOKS_H
 #define BRIAREUS_SCHEDULER_CORE_DEVICE_BOOKS_H
 
-#include "scheduler/core/device.h"
+#include "scheduler/core/device_kind.h"
 #include "scheduler/core/ordered.h"
 #include "scheduler/core/policy.h"
 
@@ -54,7 +54,8 @@ struct dev_round {
     double clock_s;         /* when the turn's quota began */
 };
 
-struct br_dev {
+struct dev_rr {
+    struct br_dev base;
     struct br_dev_config config;
     const struct dev_policy *policy;
     struct dev_slot *slots;     /* [max_slots] */
@@ -85,12 +86,18 @@ static inline double dev_missing(const struct dev_slot *s)
     return s->all ? 1 - (double)s->resident / (double)s->all : 1;
 }
 
+extern const struct dev_kind dev_kind_rr;
+
+/* device_victim.c, device_check.c */
+int32_t dev_rr_weights_victim(const struct br_dev *base, uint32_t target);
+int32_t dev_rr_kv_victim(const struct br_dev *base, uint32_t target, uint32_t keep);
+int dev_rr_check(const struct br_dev *base, struct br_err *err);
 /* device_step.c */
-void dev_decide(struct br_dev *dev, double now_s, struct br_dev_actions *actions);
+void dev_decide(struct dev_rr *dev, double now_s, struct br_dev_actions *actions);
 /* device_seq.c: puts the sequence into the set that it belongs to now, or takes it out of all. */
-void dev_seq_place(struct br_dev *dev, uint32_t seq);
-void dev_seq_take_out(struct br_dev *dev, uint32_t seq);
+void dev_seq_place(struct dev_rr *dev, uint32_t seq);
+void dev_seq_take_out(struct dev_rr *dev, uint32_t seq);
 enum dev_class dev_seq_class(const struct dev_seq *q);
-void dev_seq_event(struct br_dev *dev, double now_s, const struct br_dev_event *event);
+void dev_seq_event(struct dev_rr *dev, double now_s, const struct br_dev_event *event);
 
 #endif

@@ -1,6 +1,6 @@
 #include "scheduler/core/device_books.h"
 
-static const char *set_broken(const struct br_dev *dev, uint32_t slot, enum dev_class class)
+static const char *set_broken(const struct dev_rr *dev, uint32_t slot, enum dev_class class)
 {
     const struct ordered *set = &dev->slots[slot].sets[class];
     int32_t i = ordered_first(set, dev->nodes), before = -1;
@@ -15,7 +15,7 @@ static const char *set_broken(const struct br_dev *dev, uint32_t slot, enum dev_
     return n == set->n ? NULL : "a set's count is wrong";
 }
 
-static const char *slot_broken(const struct br_dev *dev, uint32_t slot)
+static const char *slot_broken(const struct dev_rr *dev, uint32_t slot)
 {
     const struct dev_slot *s = &dev->slots[slot];
     const char *broken = NULL;
@@ -33,8 +33,9 @@ static const char *slot_broken(const struct br_dev *dev, uint32_t slot)
     return broken;
 }
 
-int br_dev_check(const struct br_dev *dev, struct br_err *err)
+int dev_rr_check(const struct br_dev *base, struct br_err *err)
 {
+    const struct dev_rr *dev = (const struct dev_rr *)base;
     const char *broken = dev->policy->broken(dev);
     uint32_t in_slots = 0, used = 0, redo = 0, redo_counted = 0;
     for (uint32_t i = 0; i < dev->config.max_slots && !broken; i++) {

@@ -1,14 +1,10 @@
 #include <stdlib.h>
 
 #include "scheduler/core/device_books.h"
+#include "scheduler/core/policies/policy.h"
 
-static int config_check(const struct br_dev_config *c, const struct dev_policy **policy, struct br_err *err)
+static int config_check(const struct br_dev_config *c, struct br_err *err)
 {
-    const char *names;
-    *policy = dev_policy_find(c->policy, &names);
-    if (!*policy)
-        return br_err_set(err, BR_EINVAL, "scheduler: no policy \"%s\"; there is: %s", c->policy ? c->policy : "",
-                          names);
     if (!c->max_slots || !c->max_seqs || c->max_slots > INT32_MAX || c->max_seqs > INT32_MAX)
         return br_err_set(err, BR_EINVAL, "scheduler: max_slots (%u) and max_seqs (%u) must be 1 to %d", c->max_slots,
                           c->max_seqs, INT32_MAX);
@@ -22,7 +18,7 @@ static int config_check(const struct br_dev_config *c, const struct dev_policy *
     return 0;
 }
 
-static int books_create(struct br_dev *dev)
+static int books_create(struct dev_rr *dev)
 {
     const struct br_dev_config *c = &dev->config;
     dev->slots = calloc(c->max_slots, sizeof *dev->slots);
@@ -39,35 +35,45 @@ static int books_create(struct br_dev *dev)
     return 0;
 }
 
-int br_dev_create(const struct br_dev_config *config, struct br_dev **out, struct br_err *err)
+int dev_rr_create(const struct br_dev_config *config, struct br_dev **out, struct br_err *err)
 {
-    const struct dev_policy *policy;
-    struct br_dev *dev;
-    int rc = config_check(config, &policy, err);
-    if (rc)
-        return rc;
-    dev = calloc(1, sizeof *dev);
+    const char *names;
+    struct dev_rr *dev = calloc(1, sizeof *dev);
     if (dev) {
+        dev->base.kind = &dev_kind_rr;
         dev->config = *config;
-        dev->config.policy = policy->name;
-        dev->policy = policy;
+        dev->policy = dev_policy_find(config->policy, &names);
+        dev->config.policy = dev->policy->name;
     }
     if (!dev || books_create(dev)) {
-        br_dev_destroy(dev);
+        if (dev)
+            dev_rr_destroy(&dev->base);
         return br_err_set(err, BR_ENOMEM, "scheduler: no memory for %u slots and %u sequences", config->max_slots,
                           config->max_seqs);
     }
-    *out = dev;
+    *out = &dev->base;
     return 0;
 }
 
-void br_dev_destroy(struct br_dev *dev)
+void dev_rr_destroy(struct br_dev *base)
 {
-    if (!dev)
-        return;
+    struct dev_rr *dev = (struct dev_rr *)base;
     free(dev->slots);
     free(dev->seqs);
     free(dev->nodes);
     free(dev->round.list);
     free(dev);
+}
+
+int br_dev_create(const struct br_dev_config *config, struct br_dev **out, struct br_err *err)
+{
+    const char *names, *pool_names, *policy = config->policy ? config->policy : "";
+    int rc = config_check(config, err);
+    if (rc)
+        return rc;
+    if (dev_policy_find(policy, &names))
+        return dev_rr_create(config, out, err);
+    if (pl_policy_find(policy, &pool_names))
+        return dev_pool_create(config, out, err);
+    return br_err_set(err, BR_EINVAL, "scheduler: no policy \"%s\"; there are: %s, %s", policy, names, pool_names);
 }

@@ -14,20 +14,20 @@ enum dev_class dev_seq_class(const struct dev_seq *q)
     return q->kv == BR_DEV_KV_NONE ? DEV_NEW : DEV_PART;
 }
 
-void dev_seq_take_out(struct br_dev *dev, uint32_t seq)
+void dev_seq_take_out(struct dev_rr *dev, uint32_t seq)
 {
     struct dev_seq *q = &dev->seqs[seq];
     ordered_remove(&dev->slots[q->slot].sets[q->class], dev->nodes, (int32_t)seq);
 }
 
-static void seq_put(struct br_dev *dev, uint32_t seq)
+static void seq_put(struct dev_rr *dev, uint32_t seq)
 {
     struct dev_seq *q = &dev->seqs[seq];
     q->class = dev_seq_class(q);
     ordered_add(&dev->slots[q->slot].sets[q->class], dev->nodes, (int32_t)seq, q->key);
 }
 
-void dev_seq_place(struct br_dev *dev, uint32_t seq)
+void dev_seq_place(struct dev_rr *dev, uint32_t seq)
 {
     if (dev->seqs[seq].class == dev_seq_class(&dev->seqs[seq]))
         return;
@@ -35,7 +35,7 @@ void dev_seq_place(struct br_dev *dev, uint32_t seq)
     seq_put(dev, seq);
 }
 
-static void seq_add(struct br_dev *dev, double now_s, const struct br_dev_event *event)
+static void seq_add(struct dev_rr *dev, double now_s, const struct br_dev_event *event)
 {
     struct dev_seq *q = &dev->seqs[event->seq];
     struct dev_slot *s = &dev->slots[event->slot];
@@ -55,7 +55,7 @@ static void seq_add(struct br_dev *dev, double now_s, const struct br_dev_event 
         dev->policy->join(dev, event->slot);
 }
 
-static void redo_set(struct br_dev *dev, struct dev_seq *q, bool redo)
+static void redo_set(struct dev_rr *dev, struct dev_seq *q, bool redo)
 {
     dev->slots[q->slot].n_redo += redo - q->redo;
     q->redo = redo;
@@ -66,7 +66,7 @@ static bool on_device(const struct dev_seq *q)
     return q->kv == BR_DEV_KV_ON_DEVICE;
 }
 
-static void seq_end(struct br_dev *dev, uint32_t seq)
+static void seq_end(struct dev_rr *dev, uint32_t seq)
 {
     struct dev_seq *q = &dev->seqs[seq];
     dev_seq_take_out(dev, seq);
@@ -83,13 +83,13 @@ static void seq_end(struct br_dev *dev, uint32_t seq)
 
 /* KV of the running slot left the device though no policy asked for it: the slot had no room for its own sequences.
  * Asking for it back at once would only push the next one out. */
-static void note_shortage(struct br_dev *dev, double now_s, const struct dev_seq *q)
+static void note_shortage(struct dev_rr *dev, double now_s, const struct dev_seq *q)
 {
     if ((int32_t)q->slot == dev->current)
         dev->short_until_s = now_s + DEV_SHORT_S;
 }
 
-static void seq_reset(struct br_dev *dev, double now_s, const struct br_dev_event *event)
+static void seq_reset(struct dev_rr *dev, double now_s, const struct br_dev_event *event)
 {
     struct dev_seq *q = &dev->seqs[event->seq];
     if (on_device(q))
@@ -105,7 +105,7 @@ static void seq_reset(struct br_dev *dev, double now_s, const struct br_dev_even
     dev_seq_place(dev, event->seq);
 }
 
-static void seq_stepped(struct br_dev *dev, const struct br_dev_event *event)
+static void seq_stepped(struct dev_rr *dev, const struct br_dev_event *event)
 {
     struct dev_seq *q = &dev->seqs[event->seq];
     q->left -= event->tokens < q->left ? event->tokens : q->left;
@@ -121,7 +121,7 @@ static void seq_stepped(struct br_dev *dev, const struct br_dev_event *event)
 
 /* Blocks are back when a move out is done. A move in that failed frees nothing: it is not asked for again before
  * something else does. */
-static void seq_kv(struct br_dev *dev, double now_s, const struct br_dev_event *event)
+static void seq_kv(struct dev_rr *dev, double now_s, const struct br_dev_event *event)
 {
     struct dev_seq *q = &dev->seqs[event->seq];
     enum br_dev_kv kv = event->kv;
@@ -143,7 +143,7 @@ static void seq_kv(struct br_dev *dev, double now_s, const struct br_dev_event *
     dev_seq_place(dev, event->seq);
 }
 
-void dev_seq_event(struct br_dev *dev, double now_s, const struct br_dev_event *event)
+void dev_seq_event(struct dev_rr *dev, double now_s, const struct br_dev_event *event)
 {
     assert(event->seq < dev->config.max_seqs);
     if (event->kind == BR_DEV_SEQ_ADD)

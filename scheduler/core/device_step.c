@@ -23,7 +23,7 @@ static void act(struct br_dev_actions *actions, enum br_dev_action_kind kind, ui
 }
 
 /* Tests: all KV of the slot just left goes out. */
-static void swap_out_all(struct br_dev *dev, uint32_t slot, struct br_dev_actions *actions)
+static void swap_out_all(struct dev_rr *dev, uint32_t slot, struct br_dev_actions *actions)
 {
     static const enum dev_class classes[] = {DEV_PART, DEV_DECODE};
     for (int i = 0; i < 2; i++) {
@@ -39,7 +39,7 @@ static void swap_out_all(struct br_dev *dev, uint32_t slot, struct br_dev_action
 }
 
 /* How many of the sequences on the host to have in: a batch; while KV is short, one and only if there is no other. */
-static uint32_t swap_in_limit(const struct br_dev *dev, const struct dev_slot *s, double now_s)
+static uint32_t swap_in_limit(const struct dev_rr *dev, const struct dev_slot *s, double now_s)
 {
     uint32_t there = dev_ready(s) - s->sets[DEV_NEW].n + s->sets[DEV_MOVING].n;
     if (now_s < dev->short_until_s)
@@ -48,7 +48,7 @@ static uint32_t swap_in_limit(const struct br_dev *dev, const struct dev_slot *s
 }
 
 /* Asks for the oldest that have not been asked for since room became free; returns how many. */
-static uint32_t swap_in(struct br_dev *dev, uint32_t slot, double now_s, struct br_dev_actions *actions)
+static uint32_t swap_in(struct dev_rr *dev, uint32_t slot, double now_s, struct br_dev_actions *actions)
 {
     const struct dev_slot *s = &dev->slots[slot];
     uint32_t limit = swap_in_limit(dev, s, now_s), asked = 0;
@@ -65,7 +65,7 @@ static uint32_t swap_in(struct br_dev *dev, uint32_t slot, double now_s, struct 
 
 /* The next slot's KV comes in while this one computes: a batch of it, each sequence asked for once a turn, so that one
  * for which there is no room, or which has to make room again, does not go back and forth. */
-static void swap_in_ahead(struct br_dev *dev, uint32_t slot, double now_s, struct br_dev_actions *actions)
+static void swap_in_ahead(struct dev_rr *dev, uint32_t slot, double now_s, struct br_dev_actions *actions)
 {
     int32_t next = dev->policy->next(dev), seq;
     const struct dev_slot *s;
@@ -104,7 +104,7 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static void batch_decodes(const struct br_dev *dev, const struct dev_slot *s, struct batch *batch)
+static void batch_decodes(const struct dev_rr *dev, const struct dev_slot *s, struct batch *batch)
 {
     int32_t seq = ordered_first(&s->sets[DEV_DECODE], dev->nodes);
     for (; seq >= 0 && batch->items && batch->rows; seq = ordered_next(dev->nodes, seq))
@@ -112,7 +112,7 @@ static void batch_decodes(const struct br_dev *dev, const struct dev_slot *s, st
 }
 
 /* The older one of two candidates; moves on in its set. */
-static int32_t older(const struct br_dev *dev, int32_t *a, int32_t *b)
+static int32_t older(const struct dev_rr *dev, int32_t *a, int32_t *b)
 {
     int32_t *pick = *b < 0 || (*a >= 0 && ordered_compare(&dev->nodes[*a].key, &dev->nodes[*b].key) < 0) ? a : b;
     int32_t seq = *pick;
@@ -122,7 +122,7 @@ static int32_t older(const struct br_dev *dev, int32_t *a, int32_t *b)
 }
 
 /* Prompts by arrival. While KV is short no new one starts beside others. */
-static void batch_prefills(const struct br_dev *dev, const struct dev_slot *s, double now_s, struct batch *batch)
+static void batch_prefills(const struct dev_rr *dev, const struct dev_slot *s, double now_s, struct batch *batch)
 {
     int32_t part = ordered_first(&s->sets[DEV_PART], dev->nodes), new = ordered_first(&s->sets[DEV_NEW], dev->nodes);
     int32_t seq;
@@ -139,14 +139,14 @@ static void batch_prefills(const struct br_dev *dev, const struct dev_slot *s, d
     }
 }
 
-static void compose(const struct br_dev *dev, uint32_t slot, double now_s, struct br_dev_actions *actions)
+static void compose(const struct dev_rr *dev, uint32_t slot, double now_s, struct br_dev_actions *actions)
 {
     struct batch batch = {actions, dev->config.max_batch, dev->config.max_step_tokens};
     batch_decodes(dev, &dev->slots[slot], &batch);
     batch_prefills(dev, &dev->slots[slot], now_s, &batch);
 }
 
-static bool moves_in_flight(const struct br_dev *dev)
+static bool moves_in_flight(const struct dev_rr *dev)
 {
     for (uint32_t i = 0; i < dev->round.n; i++)
         if (dev->slots[dev->round.list[i]].sets[DEV_MOVING].n)
@@ -155,7 +155,7 @@ static bool moves_in_flight(const struct br_dev *dev)
 }
 
 /* The first slot after this one that can start, or with `any` the first one; -1: none. */
-static int32_t slot_after(const struct br_dev *dev, uint32_t slot, bool any)
+static int32_t slot_after(const struct dev_rr *dev, uint32_t slot, bool any)
 {
     int32_t best = -1;
     for (uint32_t i = 0; i < dev->round.n; i++) {
@@ -168,7 +168,7 @@ static int32_t slot_after(const struct br_dev *dev, uint32_t slot, bool any)
     return best;
 }
 
-static uint32_t turn_to(struct br_dev *dev, uint32_t slot)
+static uint32_t turn_to(struct dev_rr *dev, uint32_t slot)
 {
     dev->policy->pass(dev, slot);
     dev->current = (int32_t)slot;
@@ -178,7 +178,7 @@ static uint32_t turn_to(struct br_dev *dev, uint32_t slot)
 }
 
 /* Can the slot run now? With switch_every_step all its KV has to be in, so that every sequence gets its token. */
-static bool can_start(const struct br_dev *dev, const struct dev_slot *s, uint32_t asked)
+static bool can_start(const struct dev_rr *dev, const struct dev_slot *s, uint32_t asked)
 {
     if (dev->config.switch_every_step && (asked || s->sets[DEV_MOVING].n))
         return false;
@@ -187,7 +187,7 @@ static bool can_start(const struct br_dev *dev, const struct dev_slot *s, uint32
 
 /* The slot cannot start. Waits for its KV if that is under way; else gives its turn away. Returns whose turn it is,
  * and whether it runs in *run. */
-static uint32_t other_or_wait(struct br_dev *dev, uint32_t slot, double now_s, uint32_t asked, bool *run,
+static uint32_t other_or_wait(struct dev_rr *dev, uint32_t slot, double now_s, uint32_t asked, bool *run,
                               struct br_dev_actions *actions)
 {
     int32_t other;
@@ -209,7 +209,7 @@ static uint32_t other_or_wait(struct br_dev *dev, uint32_t slot, double now_s, u
     return slot;
 }
 
-static void loads(const struct br_dev *dev, uint32_t slot, struct br_dev_actions *actions)
+static void loads(const struct dev_rr *dev, uint32_t slot, struct br_dev_actions *actions)
 {
     int32_t next = dev->policy->next(dev);
     if (dev_missing(&dev->slots[slot]) > 0)
@@ -218,7 +218,7 @@ static void loads(const struct br_dev *dev, uint32_t slot, struct br_dev_actions
         act(actions, BR_DO_LOAD, (uint32_t)next, 0);
 }
 
-static void step_begin(struct br_dev *dev, uint32_t slot, double now_s, struct br_dev_actions *actions)
+static void step_begin(struct dev_rr *dev, uint32_t slot, double now_s, struct br_dev_actions *actions)
 {
     compose(dev, slot, now_s, actions);
     assert(actions->n_items > 0);
@@ -229,7 +229,7 @@ static void step_begin(struct br_dev *dev, uint32_t slot, double now_s, struct b
     dev->retry_s = -1;
 }
 
-static uint32_t current_set(struct br_dev *dev, int32_t picked, struct br_dev_actions *actions)
+static uint32_t current_set(struct dev_rr *dev, int32_t picked, struct br_dev_actions *actions)
 {
     if (dev->config.switch_every_step && dev->stepped >= 0 && dev->stepped != picked)
         swap_out_all(dev, (uint32_t)dev->stepped, actions);
@@ -242,7 +242,7 @@ static uint32_t current_set(struct br_dev *dev, int32_t picked, struct br_dev_ac
     return (uint32_t)picked;
 }
 
-void dev_decide(struct br_dev *dev, double now_s, struct br_dev_actions *actions)
+void dev_decide(struct dev_rr *dev, double now_s, struct br_dev_actions *actions)
 {
     int32_t picked = dev->policy->pick(dev, now_s);
     uint32_t slot, asked;

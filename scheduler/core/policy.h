@@ -6,24 +6,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct br_dev;
+struct dev_rr;
 
 struct dev_policy {
     const char *name;
     /* The slot got its first sequence, lost its last one. */
-    void (*join)(struct br_dev *dev, uint32_t slot);
-    void (*leave)(struct br_dev *dev, uint32_t slot);
+    void (*join)(struct dev_rr *dev, uint32_t slot);
+    void (*leave)(struct dev_rr *dev, uint32_t slot);
     /* A step of the slot is done. */
-    void (*stepped)(struct br_dev *dev, uint32_t slot, double now_s);
+    void (*stepped)(struct dev_rr *dev, uint32_t slot, double now_s);
     /* Whose turn it is now; -1: no slot has sequences. */
-    int32_t (*pick)(struct br_dev *dev, double now_s);
+    int32_t (*pick)(struct dev_rr *dev, double now_s);
     /* The picked slot cannot start: its turn goes to this one. */
-    void (*pass)(struct br_dev *dev, uint32_t slot);
-    int32_t (*next)(const struct br_dev *dev);
+    void (*pass)(struct dev_rr *dev, uint32_t slot);
+    int32_t (*next)(const struct dev_rr *dev);
     /* Turns until the slot's; 0: it has it now, UINT32_MAX: none to come. */
-    uint32_t (*rank)(const struct br_dev *dev, uint32_t slot);
+    uint32_t (*rank)(const struct dev_rr *dev, uint32_t slot);
     /* Whether the policy's own books agree with the slots'; NULL or what is wrong. */
-    const char *(*broken)(const struct br_dev *dev);
+    const char *(*broken)(const struct dev_rr *dev);
 };
 
 extern const struct dev_policy dev_policy_quota_rr;

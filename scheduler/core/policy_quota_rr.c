@@ -10,7 +10,7 @@
 
 /* What of its weights a slot will have to load for its turn: what is missing now; and when memory was too small in the
  * last round, what it had to load then, for it will have been evicted again. */
-static double reload_s(const struct br_dev *dev, const struct dev_slot *s)
+static double reload_s(const struct dev_rr *dev, const struct dev_slot *s)
 {
     double share = dev_missing(s), again = s->all ? (double)s->loaded / (double)s->all : 0;
     if (dev->round.evicted && again > share)
@@ -23,7 +23,7 @@ static double n_of(const struct dev_slot *s)
     return s->tbt_s / s->step_s;
 }
 
-static struct quota_round round_sum(const struct br_dev *dev)
+static struct quota_round round_sum(const struct dev_rr *dev)
 {
     struct quota_round sum = {0};
     for (uint32_t i = 0; i < dev->round.n; i++) {
@@ -33,26 +33,26 @@ static struct quota_round round_sum(const struct br_dev *dev)
     return sum;
 }
 
-static void quota_set(struct br_dev *dev, const struct quota_round *sum, struct dev_slot *s)
+static void quota_set(struct dev_rr *dev, const struct quota_round *sum, struct dev_slot *s)
 {
     s->quota_s = dev->round.n == 1 ? INFINITY : quota_turn_s(sum, dev->config.quota_max_s, n_of(s), s->step_s);
 }
 
-static void quotas_set(struct br_dev *dev)
+static void quotas_set(struct dev_rr *dev)
 {
     struct quota_round sum = round_sum(dev);
     for (uint32_t i = 0; i < dev->round.n; i++)
         quota_set(dev, &sum, &dev->slots[dev->round.list[i]]);
 }
 
-static void places_set(struct br_dev *dev, uint32_t from)
+static void places_set(struct dev_rr *dev, uint32_t from)
 {
     for (uint32_t i = from; i < dev->round.n; i++)
         dev->slots[dev->round.list[i]].place = (int32_t)i;
 }
 
 /* At the end of this round; after its turn in it, at the end of the next one, which is before the running slot. */
-static void rr_join(struct br_dev *dev, uint32_t slot)
+static void rr_join(struct dev_rr *dev, uint32_t slot)
 {
     struct dev_round *r = &dev->round;
     struct dev_slot *s = &dev->slots[slot];
@@ -72,7 +72,7 @@ static void rr_join(struct br_dev *dev, uint32_t slot)
     quota_set(dev, &sum, s);
 }
 
-static void rr_leave(struct br_dev *dev, uint32_t slot)
+static void rr_leave(struct dev_rr *dev, uint32_t slot)
 {
     struct dev_round *r = &dev->round;
     uint32_t at = (uint32_t)dev->slots[slot].place;
@@ -87,7 +87,7 @@ static void rr_leave(struct br_dev *dev, uint32_t slot)
 }
 
 /* The first step is charged at its estimate: the switch before it is not the batch's fault. */
-static void rr_stepped(struct br_dev *dev, uint32_t slot, double now_s)
+static void rr_stepped(struct dev_rr *dev, uint32_t slot, double now_s)
 {
     struct dev_round *r = &dev->round;
     if (!r->in_turn || r->list[r->at] != slot)
@@ -98,7 +98,7 @@ static void rr_stepped(struct br_dev *dev, uint32_t slot, double now_s)
 
 /* To the nearest whole step. A slot that has to compute lost KV again keeps its turn until a token comes out: were it
  * cut short, the others could make it lose that KV again, and so on for ever. */
-static bool turn_over(const struct br_dev *dev, double now_s)
+static bool turn_over(const struct dev_rr *dev, double now_s)
 {
     const struct dev_round *r = &dev->round;
     const struct dev_slot *s = &dev->slots[r->list[r->at]];
@@ -107,7 +107,7 @@ static bool turn_over(const struct br_dev *dev, double now_s)
     return dev->config.switch_every_step || now_s - r->clock_s + s->step_s / 2 > s->quota_s;
 }
 
-static void round_begin(struct br_dev *dev)
+static void round_begin(struct dev_rr *dev)
 {
     struct dev_round *r = &dev->round;
     quotas_set(dev);
@@ -118,7 +118,7 @@ static void round_begin(struct br_dev *dev)
     r->at = 0;
 }
 
-static int32_t turn_begin(struct br_dev *dev)
+static int32_t turn_begin(struct dev_rr *dev)
 {
     struct dev_round *r = &dev->round;
     r->in_turn = true;
@@ -127,7 +127,7 @@ static int32_t turn_begin(struct br_dev *dev)
     return (int32_t)r->list[r->at];
 }
 
-static int32_t rr_pick(struct br_dev *dev, double now_s)
+static int32_t rr_pick(struct dev_rr *dev, double now_s)
 {
     struct dev_round *r = &dev->round;
     if (r->n == 0)
@@ -141,7 +141,7 @@ static int32_t rr_pick(struct br_dev *dev, double now_s)
 }
 
 /* The slots in between lose their turn of this round. */
-static void rr_pass(struct br_dev *dev, uint32_t slot)
+static void rr_pass(struct dev_rr *dev, uint32_t slot)
 {
     uint32_t to = (uint32_t)dev->slots[slot].place;
     if (to <= dev->round.at)
@@ -150,7 +150,7 @@ static void rr_pass(struct br_dev *dev, uint32_t slot)
     turn_begin(dev);
 }
 
-static int32_t rr_next(const struct br_dev *dev)
+static int32_t rr_next(const struct dev_rr *dev)
 {
     const struct dev_round *r = &dev->round;
     if (r->in_turn)
@@ -158,7 +158,7 @@ static int32_t rr_next(const struct br_dev *dev)
     return r->n > 0 ? (int32_t)r->list[r->at % r->n] : -1;
 }
 
-static uint32_t rr_rank(const struct br_dev *dev, uint32_t slot)
+static uint32_t rr_rank(const struct dev_rr *dev, uint32_t slot)
 {
     const struct dev_round *r = &dev->round;
     int32_t place = dev->slots[slot].place;
@@ -167,7 +167,7 @@ static uint32_t rr_rank(const struct br_dev *dev, uint32_t slot)
     return ((uint32_t)place + r->n - r->at) % r->n + !r->in_turn;
 }
 
-static const char *rr_broken(const struct br_dev *dev)
+static const char *rr_broken(const struct dev_rr *dev)
 {
     const struct dev_round *r = &dev->round;
     uint32_t working = 0;

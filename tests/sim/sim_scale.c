@@ -26,16 +26,26 @@ static int scale(uint32_t n_devices, uint32_t n_models, double rate, double hori
     for (uint32_t i = 0; i < n_models; i++) {
         const struct sim_model *m = sc->mix[i % SIM_MIX];
         rates[i] = rate / n_models;
-        models[i] = (struct br_pl_model){(int64_t)m->weights_bytes, (int64_t)m->kv_token_bytes, 10, .1, rates[i]};
+        models[i] = (struct br_pl_model){.weights_bytes = (int64_t)m->weights_bytes,
+                                         .kv_token_bytes = (int64_t)m->kv_token_bytes,
+                                         .ttft_s = 10,
+                                         .tbt_s = .1,
+                                         .rate = rates[i]};
     }
     for (uint32_t i = 0; i < n_devices; i++)
-        hw[i] = (struct br_pl_hardware){(int64_t)sim_usable_bytes(sc->gpu), sim_link_bytes_per_s(sc->gpu)};
+        hw[i] = (struct br_pl_hardware){.memory_bytes = (int64_t)sim_usable_bytes(sc->gpu),
+                                        .link_bytes_per_s = sim_link_bytes_per_s(sc->gpu)};
     struct sim_traffic t = {1, n_models, rates, horizon_s, {540, .78, 16, 4096}, {242, .6, 16, 2048}};
     struct sim_run run = {.horizon_s = horizon_s, .margin_s = 60, .run_on_s = 10};
     struct sim_result r = {0};
     struct br_err err = {0};
     run.requests = sim_arrivals(&t, &run.n_requests);
-    run.pool = (struct br_pl_config){n_models, n_devices, 0, models, hw, {sc, step_s}, row_options(ROW_SLACK)};
+    run.pool = (struct br_pl_config){.n_models = n_models,
+                                     .n_devices = n_devices,
+                                     .models = models,
+                                     .hardware = hw,
+                                     .cost = {sc, step_s},
+                                     .options = row_options(ROW_SLACK)};
     int64_t begin = br_now_ns();
     int rc = sim_run(&run, &r, &err);
     struct rusage usage;

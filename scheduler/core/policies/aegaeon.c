@@ -36,7 +36,7 @@ static void aegaeon_init(struct br_pool *pool)
     a->places = carve(&at, slots * sizeof *a->places);
     a->quotas = carve(&at, slots * sizeof *a->quotas);
     uint32_t n = pool->options.n_prefill;
-    a->n_prefill = n == 0 ? 1 : n >= pool->n_devices ? pool->n_devices - 1 : n;
+    a->n_prefill = n >= pool->n_devices ? pool->n_devices - 1 : n == 0 && pool->n_devices > 1 ? 1 : n;
     for (uint32_t i = 0; i < pool->max_seqs; i++) {
         a->groups[i].next = i + 1 < pool->max_seqs ? (int32_t)i + 1 : -1;
         a->group_of[i] = -1;
@@ -55,7 +55,11 @@ static bool prefills(const struct br_pool *pool, uint32_t device)
 static void aegaeon_arrive(struct br_pool *pool, double now_s, uint32_t seq)
 {
     (void)now_s;
-    aeg_prefill_arrive(pool, seq);
+    uint32_t model = pool->seqs[seq].model;
+    if (pool->n_devices > 1)
+        aeg_prefill_arrive(pool, seq);
+    else if (pl_takes(pool, 0, model))
+        aeg_decode_take(pool, seq, pl_slot(pool, 0, model));
 }
 
 /* What has been prefilled goes to a decode device, its KV through the host. */
@@ -69,8 +73,10 @@ static void aegaeon_stepped(struct br_pool *pool, double now_s, uint32_t device)
     }
     for (uint32_t i = 0; i < step->n; i++) {
         const struct br_pl_seq *q = &pool->seqs[step->items[i].seq];
-        if (q->state == BR_PL_RUNNING && q->left == 0)
+        if ((q->state == BR_PL_RUNNING || (q->state == BR_PL_WAITING && q->kv > 0)) && q->left == 0)
             aeg_decode_give(pool, step->items[i].seq);
+        else if (q->state == BR_PL_WAITING && q->left > 0)
+            pl_requeue(pool, step->items[i].seq); /* paused, and the host had no room for its KV */
     }
 }
 
@@ -103,7 +109,7 @@ void aeg_load(struct br_pool *pool, struct br_pl_slot *s, const struct br_pl_slo
     struct br_pl_device *d = &pool->devices[s->device];
     for (uint32_t i = d->n_held; i-- > 0;) {
         struct br_pl_slot *other = &pool->slots[d->held[i]];
-        if (other != s && other != keep)
+        if (other != s && other != keep && (int32_t)d->held[i] != d->step.slot)
             pl_evict(pool, other, INT64_MAX);
     }
     int64_t bytes = pl_chunk(pool, s);
@@ -121,4 +127,6 @@ const struct br_pl_policy pl_policy_aegaeon = {
     .pick = aegaeon_pick,
     .load = aegaeon_load,
     .gone = aegaeon_gone,
+    .hands_over = true,
+    .places = true,
 };

@@ -21,7 +21,7 @@ struct aeg_device {
 };
 
 struct aeg {
-    uint32_t n_prefill;
+    uint32_t n_prefill; /* 0 in the worker's half, whose one device prefills within its turns */
     int32_t free_groups;
     struct aeg_group *groups;   /* [max_seqs] */
     int32_t *group_of;          /* [max_seqs]; -1 */
@@ -42,6 +42,7 @@ void aeg_prefill_pick(struct br_pool *pool, double now_s, uint32_t device);
 void aeg_prefill_load(struct br_pool *pool, uint32_t device);
 void aeg_prefill_gone(struct br_pool *pool, uint32_t seq);
 /* aegaeon_decode.c */
+void aeg_decode_take(struct br_pool *pool, uint32_t seq, struct br_pl_slot *s);
 void aeg_decode_give(struct br_pool *pool, uint32_t seq);
 void aeg_decode_tidy(struct br_pool *pool, uint32_t device);
 void aeg_decode_pick(struct br_pool *pool, double now_s, uint32_t device);

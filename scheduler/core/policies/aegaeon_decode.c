@@ -51,27 +51,49 @@ static double load_of(const struct br_pool *pool, uint32_t device)
     return seconds;
 }
 
-/* A batch of its model with room, or else the least loaded device. */
-static uint32_t device_find(const struct br_pool *pool, uint32_t seq)
+/* A batch of its model with room, or else the least loaded device; -1: none takes the model. */
+static int32_t device_find(const struct br_pool *pool, uint32_t seq)
 {
     const struct aeg *a = pool->state;
     const struct br_pl_seq *q = &pool->seqs[seq];
-    uint32_t best = a->n_prefill;
+    int32_t best = -1;
     for (uint32_t i = a->n_prefill; i < pool->n_devices; i++) {
         const struct br_pl_slot *s = pl_slot(pool, i, q->model);
+        if (!pl_takes(pool, i, q->model))
+            continue;
         if (pl_n(s) > 0 && pl_room(pool, s, q->kv, pool->devices[i].hw.memory_bytes))
-            return i;
-        if (load_of(pool, i) < load_of(pool, best))
-            best = i;
+            return (int32_t)i;
+        if (best < 0 || load_of(pool, i) < load_of(pool, (uint32_t)best))
+            best = (int32_t)i;
     }
     return best;
 }
 
-void aeg_decode_give(struct br_pool *pool, uint32_t seq)
+void aeg_decode_take(struct br_pool *pool, uint32_t seq, struct br_pl_slot *s)
 {
-    struct br_pl_slot *s = pl_slot(pool, device_find(pool, seq), pool->seqs[seq].model);
     pl_assign(pool, seq, s);
     work_add(pool, s);
+}
+
+/* One that no device can go on with waits for one, and is prefilled again then. */
+void aeg_decode_give(struct br_pool *pool, uint32_t seq)
+{
+    int32_t device = device_find(pool, seq);
+    if (device < 0)
+        pl_requeue(pool, seq);
+    else
+        aeg_decode_take(pool, seq, pl_slot(pool, (uint32_t)device, pool->seqs[seq].model));
+}
+
+/* Slots whose sequences have been paused and go on, or were adopted. */
+static void work_find(struct br_pool *pool, uint32_t device)
+{
+    const struct br_pl_device *d = &pool->devices[device];
+    for (uint32_t i = 0; i < d->n_held; i++) {
+        struct br_pl_slot *s = &pool->slots[d->held[i]];
+        if (pl_n(s) > 0)
+            work_add(pool, s);
+    }
 }
 
 void aeg_decode_tidy(struct br_pool *pool, uint32_t device)
@@ -82,6 +104,7 @@ void aeg_decode_tidy(struct br_pool *pool, uint32_t device)
         if (pl_n(s) == 0)
             work_remove(pool, s);
     }
+    work_find(pool, device);
 }
 
 static double step_of(const struct br_pool *pool, const struct br_pl_slot *s)
@@ -109,7 +132,7 @@ static void quotas_set(struct br_pool *pool, uint32_t device)
 static bool turn_over(const struct br_pool *pool, const struct aeg_device *d, uint32_t index, double now_s)
 {
     const struct aeg *a = pool->state;
-    if (d->n == 1 || !d->started)
+    if (d->n == 1 || !d->started || pl_redoes(pool, &pool->slots[index]))
         return false;
     return now_s - d->clock_s + step_of(pool, &pool->slots[index]) / 2 > a->quotas[index];
 }
@@ -138,11 +161,15 @@ static void admit(struct br_pool *pool, struct br_pl_slot *s)
 {
     const struct br_pl_model *m = pl_model(pool, s);
     int64_t memory = pool->devices[s->device].hw.memory_bytes;
-    while (s->wait.n > 0 && s->run.n < BR_PL_MAX_BATCH) {
-        int64_t tokens = pool->seqs[s->wait.first].kv + LOOKAHEAD * (s->run.n + 1);
+    for (int32_t i = s->wait.first, next; i >= 0 && s->run.n < pool->options.max_batch; i = next) {
+        const struct br_pl_seq *q = &pool->seqs[i];
+        int64_t tokens = q->kv + LOOKAHEAD * (s->run.n + 1);
+        next = q->next;
+        if (q->paused || q->retry_s > pool->now_s || q->where == BR_PL_GOING)
+            continue;
         if (s->run.n > 0 && m->weights_bytes + s->kv_all + tokens * m->kv_token_bytes > memory)
             return;
-        pl_admit(pool, (uint32_t)s->wait.first);
+        pl_admit(pool, (uint32_t)i);
     }
 }
 
@@ -163,7 +190,7 @@ void aeg_decode_pick(struct br_pool *pool, double now_s, uint32_t device)
         return;
     struct br_pl_slot *s = &pool->slots[index];
     admit(pool, s);
-    if (pl_miss(pool, s) > 0)
+    if (!pl_ready(pool, s))
         return;
     struct pl_limits limits = {1000000, true, d->hw.memory_bytes, false};
     if (!pl_compose(pool, now_s, s, &limits))

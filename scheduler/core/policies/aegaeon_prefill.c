@@ -12,17 +12,19 @@ static int32_t group_find(const struct br_pool *pool, uint32_t model, uint32_t *
     const struct aeg *a = pool->state;
     for (*device = 0; *device < a->n_prefill; ++*device)
         for (int32_t g = a->devices[*device].first; g >= 0; g = a->groups[g].next)
-            if (a->groups[g].model == model && a->groups[g].size < AEG_GROUP)
+            if (a->groups[g].model == model && a->groups[g].size < AEG_GROUP && pl_takes(pool, *device, model))
                 return g;
     return -1;
 }
 
-static uint32_t least_loaded(const struct aeg *a)
+/* -1: no device that prefills takes the model. */
+static int32_t least_loaded(const struct br_pool *pool, uint32_t model)
 {
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < a->n_prefill; i++)
-        if (a->devices[i].load_s < a->devices[best].load_s)
-            best = i;
+    const struct aeg *a = pool->state;
+    int32_t best = -1;
+    for (uint32_t i = 0; i < a->n_prefill; i++)
+        if (pl_takes(pool, i, model) && (best < 0 || a->devices[i].load_s < a->devices[best].load_s))
+            best = (int32_t)i;
     return best;
 }
 
@@ -45,7 +47,10 @@ void aeg_prefill_arrive(struct br_pool *pool, uint32_t seq)
     uint32_t device, model = pool->seqs[seq].model;
     int32_t g = group_find(pool, model, &device);
     if (g < 0) {
-        device = least_loaded(a);
+        int32_t least = least_loaded(pool, model);
+        if (least < 0)
+            return;
+        device = (uint32_t)least;
         g = group_open(pool, model, device);
     }
     a->groups[g].size++;
@@ -114,7 +119,7 @@ static void job_begin(struct br_pool *pool, uint32_t seq)
     step->n = 1;
     step->decodes = 0;
     step->prefill = pool->seqs[seq].left;
-    step->items[0] = (struct br_pl_item){seq, step->prefill, true, false};
+    step->items[0] = (struct br_pl_item){.seq = seq, .rows = step->prefill, .emits = true};
     pl_begin(pool, s, false);
 }
 

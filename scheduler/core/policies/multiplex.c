@@ -13,15 +13,15 @@ static size_t multiplex_bytes(const struct br_pl_config *config)
     return config->n_models * sizeof(int32_t) + config->n_devices * (sizeof(int64_t) + 2 * sizeof(uint32_t));
 }
 
-/* State: place[n_models], then count[n_devices], turn[n_devices]. */
-static int32_t *place_of(const struct br_pool *pool)
+/* State: planned[n_devices], then count[n_devices], turn[n_devices], place[n_models]. */
+static int64_t *planned_of(const struct br_pool *pool)
 {
     return pool->state;
 }
 
 static uint32_t *count_of(const struct br_pool *pool)
 {
-    return (uint32_t *)(place_of(pool) + pool->n_models);
+    return (uint32_t *)(planned_of(pool) + pool->n_devices);
 }
 
 static uint32_t *turn_of(const struct br_pool *pool)
@@ -29,13 +29,9 @@ static uint32_t *turn_of(const struct br_pool *pool)
     return count_of(pool) + pool->n_devices;
 }
 
-static int64_t planned(const struct br_pool *pool, uint32_t device)
+static int32_t *place_of(const struct br_pool *pool)
 {
-    int64_t bytes = 0;
-    for (uint32_t m = 0; m < pool->n_models; m++)
-        if (place_of(pool)[m] == (int32_t)device)
-            bytes += pool->models[m].weights_bytes;
-    return bytes;
+    return (int32_t *)(turn_of(pool) + pool->n_devices);
 }
 
 /* The device with the most room left that has room for it. */
@@ -46,8 +42,9 @@ static int32_t place_find(const struct br_pool *pool, uint32_t model, uint32_t l
     int32_t best = -1;
     for (uint32_t i = 0; i < pool->n_devices; i++) {
         double part = count_of(pool)[i] ? 1 - KV_PART : 1;
-        int64_t left = (int64_t)(part * (double)pool->devices[i].hw.memory_bytes) - planned(pool, i);
-        if (left < m->weights_bytes || (limit && count_of(pool)[i] >= limit) || (best >= 0 && left <= best_left))
+        int64_t left = (int64_t)(part * (double)pool->devices[i].hw.memory_bytes) - planned_of(pool)[i];
+        if (!pl_takes(pool, i, model) || left < m->weights_bytes || (limit && count_of(pool)[i] >= limit) ||
+            (best >= 0 && left <= best_left))
             continue;
         best = (int32_t)i;
         best_left = left;
@@ -66,18 +63,37 @@ static int32_t largest_unplaced(const struct br_pool *pool)
     return best;
 }
 
+static void place(struct br_pool *pool, uint32_t m, uint32_t limit)
+{
+    int32_t device = place_find(pool, m, limit);
+    place_of(pool)[m] = device >= 0 ? device : NOWHERE;
+    if (device < 0)
+        return;
+    count_of(pool)[device]++;
+    planned_of(pool)[device] += pool->models[m].weights_bytes;
+}
+
 static void place_all(struct br_pool *pool, uint32_t limit)
 {
     for (uint32_t m = 0; m < pool->n_models; m++)
         place_of(pool)[m] = UNPLACED;
-    for (int32_t m; (m = largest_unplaced(pool)) >= 0;) {
-        int32_t device = place_find(pool, (uint32_t)m, limit);
-        place_of(pool)[m] = device >= 0 ? device : NOWHERE;
-        if (device >= 0)
-            count_of(pool)[device]++;
+    for (int32_t m; (m = largest_unplaced(pool)) >= 0;)
+        place(pool, (uint32_t)m, limit);
+}
+
+/* Where the model is, or could be since its device went or another came. Static otherwise. */
+static int32_t place_now(struct br_pool *pool, uint32_t m, uint32_t limit)
+{
+    int32_t *at = &place_of(pool)[m];
+    if (*at >= 0 && !pl_slot(pool, (uint32_t)*at, m)->served) {
+        int64_t *planned = &planned_of(pool)[*at];
+        count_of(pool)[*at]--;
+        *planned -= pool->models[m].weights_bytes < *planned ? pool->models[m].weights_bytes : *planned;
+        *at = NOWHERE;
     }
-    for (uint32_t i = 0; i < pool->n_devices; i++)
-        turn_of(pool)[i] = 0;
+    if (*at < 0)
+        place(pool, m, limit);
+    return *at;
 }
 
 static void multiplex_init(struct br_pool *pool)
@@ -90,13 +106,25 @@ static void dedicated_init(struct br_pool *pool)
     place_all(pool, 1);
 }
 
-static void multiplex_arrive(struct br_pool *pool, double now_s, uint32_t seq)
+static void arrive(struct br_pool *pool, double now_s, uint32_t seq, uint32_t limit)
 {
-    int32_t device = place_of(pool)[pool->seqs[seq].model];
+    int32_t device = place_now(pool, pool->seqs[seq].model, limit);
+    if (device < 0 && pool->n_devices == 1 && pl_takes(pool, 0, pool->seqs[seq].model))
+        device = 0; /* decided elsewhere */
     if (device >= 0)
         pl_assign(pool, seq, pl_slot(pool, (uint32_t)device, pool->seqs[seq].model));
     else
         pl_shed(pool, now_s, &pool->queues[pool->seqs[seq].model]);
+}
+
+static void multiplex_arrive(struct br_pool *pool, double now_s, uint32_t seq)
+{
+    arrive(pool, now_s, seq, pool->options.per_device);
+}
+
+static void dedicated_arrive(struct br_pool *pool, double now_s, uint32_t seq)
+{
+    arrive(pool, now_s, seq, 1);
 }
 
 /* Memory that the slot may have: all that the other models and their KV leave. */
@@ -106,17 +134,40 @@ static int64_t memory_for(const struct br_pool *pool, const struct br_pl_slot *s
     int64_t bytes = d->hw.memory_bytes;
     for (uint32_t i = 0; i < d->n_held; i++) {
         const struct br_pl_slot *other = &pool->slots[d->held[i]];
-        if (other != s)
+        if (other != s && pool->options.whole_kv)
+            bytes -= other->weights + other->kv;
+        else if (other != s)
             bytes -= pl_model(pool, other)->weights_bytes + other->kv_all;
     }
     return bytes;
 }
 
+/* Its model has its place elsewhere: what is here was given to this device from outside. */
+static bool guest(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    return place_of(pool)[s->model] != (int32_t)s->device;
+}
+
+/* Room for the target from models that have their place elsewhere and nothing to do, then if stuck from all others. */
+static bool room_make(struct br_pool *pool, struct br_pl_slot *target, int64_t bytes, bool any)
+{
+    struct br_pl_device *d = &pool->devices[target->device];
+    for (uint32_t i = d->n_held; i-- > 0 && bytes > pl_free(d);) {
+        struct br_pl_slot *s = &pool->slots[d->held[i]];
+        bool may = any || (guest(pool, s) && pl_n(s) == 0);
+        if (s != target && (int32_t)d->held[i] != d->step.slot && may)
+            pl_evict(pool, s, bytes - pl_free(d));
+    }
+    return bytes <= pl_free(d);
+}
+
 static bool try_slot(struct br_pool *pool, double now_s, struct br_pl_slot *s)
 {
-    if (pl_n(s) == 0 || pl_miss(pool, s) > 0)
+    if (!pl_ready(pool, s))
         return false;
     struct pl_limits limits = {pl_rows(pool, s, pool->options.prefill_step_s), true, memory_for(pool, s), false};
+    if (pool->options.whole_kv && pl_compose(pool, now_s, s, &limits))
+        room_make(pool, s, pl_growth(pool, s), true);
     if (!pl_compose_fit(pool, now_s, s, limits))
         return false;
     pl_begin(pool, s, false);
@@ -126,13 +177,35 @@ static bool try_slot(struct br_pool *pool, double now_s, struct br_pl_slot *s)
 static void multiplex_pick(struct br_pool *pool, double now_s, uint32_t device)
 {
     struct br_pl_device *d = &pool->devices[device];
-    for (uint32_t i = d->n_held; i-- > 0;) /* first: it takes slots out of the list */
-        pl_shed(pool, now_s, &pool->slots[d->held[i]].wait);
+    for (uint32_t i = d->n_held; i-- > 0;) { /* first: it takes slots out of the list */
+        struct br_pl_slot *s = &pool->slots[d->held[i]];
+        pl_shed(pool, now_s, &s->wait);
+        if (guest(pool, s) && pl_n(s) == 0 && (int32_t)pl_index(pool, s) != d->link.slot)
+            pl_evict(pool, s, INT64_MAX);
+    }
     for (uint32_t i = 0; i < d->n_held; i++) {
         uint32_t at = ++turn_of(pool)[device] % d->n_held;
         if (try_slot(pool, now_s, &pool->slots[d->held[at]]))
             return;
     }
+    for (uint32_t i = 0; d->link.slot < 0 && i < d->n_held; i++) {
+        struct br_pl_slot *s = &pool->slots[d->held[i]];
+        if (!pl_ready(pool, s))
+            continue;
+        room_make(pool, s, PL_HEADROOM * pl_model(pool, s)->kv_token_bytes, true);
+        if (try_slot(pool, now_s, s))
+            return;
+    }
+}
+
+static struct br_pl_slot *wanting(const struct br_pool *pool, const struct br_pl_device *d)
+{
+    if (d->loading >= 0 && pl_n(&pool->slots[d->loading]) && pl_chunk(pool, &pool->slots[d->loading]))
+        return &pool->slots[d->loading];
+    for (uint32_t i = 0; i < d->n_held; i++)
+        if (pl_n(&pool->slots[d->held[i]]) && pl_chunk(pool, &pool->slots[d->held[i]]))
+            return &pool->slots[d->held[i]];
+    return NULL;
 }
 
 static void multiplex_load(struct br_pool *pool, double now_s, uint32_t device)
@@ -141,12 +214,16 @@ static void multiplex_load(struct br_pool *pool, double now_s, uint32_t device)
     const struct br_pl_device *d = &pool->devices[device];
     for (uint32_t i = 0; i < d->n_held; i++) {
         struct br_pl_slot *s = &pool->slots[d->held[i]];
-        int64_t bytes = pl_chunk(pool, s);
+        bool idle = pl_n(s) == 0 && (guest(pool, s) || pool->options.whole_kv);
+        int64_t bytes = idle ? 0 : pl_chunk(pool, s);
         if (bytes > 0 && bytes <= pl_free(d)) {
             pl_load(pool, s);
             return;
         }
     }
+    struct br_pl_slot *s = wanting(pool, d);
+    if (s && room_make(pool, s, pl_chunk(pool, s), pl_stuck(pool, d)))
+        pl_load(pool, s);
 }
 
 const struct br_pl_policy pl_policy_multiplex = {
@@ -155,6 +232,7 @@ const struct br_pl_policy pl_policy_multiplex = {
     .state_bytes = multiplex_bytes,
     .init = multiplex_init,
     .arrive = multiplex_arrive,
+    .places = true,
     .pick = multiplex_pick,
     .load = multiplex_load,
 };
@@ -164,7 +242,8 @@ const struct br_pl_policy pl_policy_dedicated = {
     .switch_s = .002,
     .state_bytes = multiplex_bytes,
     .init = dedicated_init,
-    .arrive = multiplex_arrive,
+    .arrive = dedicated_arrive,
+    .places = true,
     .pick = multiplex_pick,
     .load = multiplex_load,
 };

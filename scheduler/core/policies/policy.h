@@ -23,10 +23,15 @@ struct br_pl_policy {
     void (*tick)(struct br_pool *pool, double now_s); /* may be NULL */
     /* A sequence that was waiting is gone (cancelled, dropped). May be NULL. */
     void (*gone)(struct br_pool *pool, uint32_t seq);
+    /* The leader's half, where pick is not called: sequences have left the device. May be NULL. */
+    void (*settle)(struct br_pool *pool, uint32_t device);
+    bool hands_over; /* it gives KV from device to device and takes WAITING sequences with KV back by itself */
+    bool places;     /* where a sequence goes is its own affair alone: `placed` is not heeded */
+    bool by_length;  /* queues are in order of the true output length */
 };
 
-extern const struct br_pl_policy pl_policy_dedicated, pl_policy_multiplex, pl_policy_request, pl_policy_aegaeon,
-    pl_policy_slack;
+extern const struct br_pl_policy pl_policy_dedicated, pl_policy_multiplex, pl_policy_request, pl_policy_request_sjf,
+    pl_policy_aegaeon, pl_policy_slack;
 
 /* NULL: no such policy; then *names lists the known ones. */
 const struct br_pl_policy *pl_policy_find(const char *name, const char **names);

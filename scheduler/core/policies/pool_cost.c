@@ -22,32 +22,44 @@ double pl_load_s(const struct br_pool *pool, const struct br_pl_slot *s)
 uint32_t pl_rows(const struct br_pool *pool, const struct br_pl_slot *s, double seconds)
 {
     double one = pl_prefill_s(pool, s->device, s->model, 1), many = pl_prefill_s(pool, s->device, s->model, 1025);
-    double rows = 1 + (seconds - one) / ((many - one) / 1024);
+    double rows = many > one ? 1 + (seconds - one) / ((many - one) / 1024) : 1e6;
     return rows < 1 ? 1 : rows > 1e6 ? 1000000 : (uint32_t)rows;
+}
+
+void pl_due(const struct br_pool *pool, struct br_pl_seq *q, uint32_t device)
+{
+    double prefill = pl_prefill_s(pool, device, q->model, q->left);
+    q->due_s = q->clock_s + q->ttft_s + q->delivered * q->tbt_s - prefill;
+    q->urgent_s = q->clock_s + q->ttft_s / q->weight + q->delivered * q->tbt_s - prefill;
 }
 
 static void key_of(const struct br_pool *pool, struct br_pl_slot *s, const struct br_pl_list *list, double now_s)
 {
     for (int32_t i = list->first; i >= 0; i = pool->seqs[i].next) {
-        double due = pool->seqs[i].due_s;
-        if (due < now_s)
-            s->late = true;
-        else if (due < s->due_s)
-            s->due_s = due;
+        const struct br_pl_seq *q = &pool->seqs[i];
+        if (q->paused)
+            continue;
+        if (q->due_s < now_s) {
+            double late = q->ttft_s / q->weight;
+            s->late_s = late < s->late_s ? late : s->late_s;
+            continue;
+        }
+        s->due_s = q->urgent_s < s->due_s ? q->urgent_s : s->due_s;
+        s->expire_s = q->due_s < s->expire_s ? q->due_s : s->expire_s;
     }
 }
 
 double pl_key(const struct br_pool *pool, struct br_pl_slot *s, double now_s)
 {
-    if (s->dirty_key || s->due_s < now_s) {
-        s->late = false;
-        s->due_s = PL_NEVER;
+    if (s->dirty_key || s->expire_s < now_s) {
+        s->due_s = s->expire_s = 1e18;
+        s->late_s = PL_NEVER;
         key_of(pool, s, &s->run, now_s);
         key_of(pool, s, &s->wait, now_s);
         s->dirty_key = false;
     }
-    double key = s->due_s - now_s, ttft = pl_model(pool, s)->ttft_s;
-    return s->late && ttft < key ? ttft : key;
+    double key = s->due_s - now_s;
+    return s->late_s < key ? s->late_s : key;
 }
 
 double pl_share(const struct br_pool *pool, struct br_pl_slot *s)
@@ -62,20 +74,38 @@ double pl_share(const struct br_pool *pool, struct br_pl_slot *s)
     return s->share;
 }
 
-double pl_util(const struct br_pool *pool, uint32_t device)
+static void util_set(struct br_pool *pool, uint32_t device)
 {
     struct br_pl_device *d = &pool->devices[device];
-    if (!d->dirty_util)
-        return d->util;
-    d->dirty_util = false;
-    d->util = 0;
+    double util = 0;
     for (uint32_t i = 0; i < d->n_held; i++)
-        d->util += pl_share(pool, &pool->slots[d->held[i]]);
-    return d->util;
+        util += pl_share(pool, &pool->slots[d->held[i]]);
+    pool->util[device] = util;
+    d->dirty_util = false;
+}
+
+double pl_util(struct br_pool *pool, uint32_t device)
+{
+    if (pool->devices[device].dirty_util)
+        util_set(pool, device);
+    return pool->util[device];
+}
+
+void pl_utils(struct br_pool *pool)
+{
+    for (uint32_t i = 0; i < pool->n_dirty; i++) {
+        pl_util(pool, pool->dirty[i]);
+        pool->devices[pool->dirty[i]].listed = false;
+    }
+    pool->n_dirty = 0;
 }
 
 void pl_dirty(struct br_pool *pool, struct br_pl_slot *s)
 {
-    s->dirty_key = s->dirty_share = true;
-    pool->devices[s->device].dirty_util = true;
+    struct br_pl_device *d = &pool->devices[s->device];
+    s->dirty_key = s->dirty_share = d->dirty_util = true;
+    if (d->listed)
+        return;
+    d->listed = true;
+    pool->dirty[pool->n_dirty++] = s->device;
 }

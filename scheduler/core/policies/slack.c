@@ -3,6 +3,8 @@
  * and rebalancing. */
 #include "scheduler/core/policies/slack.h"
 
+enum { MOST_MOVED = BR_PL_MAX_ACTIONS / 2 }; /* waiting sequences of a slot that moves: each is an action */
+
 static double resident(const struct br_pool *pool, const struct br_pl_slot *s)
 {
     return (double)s->weights / (double)pl_model(pool, s)->weights_bytes;
@@ -11,11 +13,12 @@ static double resident(const struct br_pool *pool, const struct br_pl_slot *s)
 /* The least utilised device where the model is active; -1: nowhere. */
 static int32_t active_device(const struct br_pool *pool, uint32_t model, double *util)
 {
+    const uint32_t *counts = pool->counts + (size_t)model * pool->n_devices;
     int32_t best = -1;
     for (uint32_t i = 0; i < pool->n_devices; i++) {
-        if (pl_n(pl_slot(pool, i, model)) == 0)
+        if (counts[i] == 0 || !pl_takes(pool, i, model))
             continue;
-        double u = pl_util(pool, i);
+        double u = pool->util[i];
         if (best < 0 || u < *util) {
             best = (int32_t)i;
             *util = u;
@@ -24,16 +27,18 @@ static int32_t active_device(const struct br_pool *pool, uint32_t model, double 
     return best;
 }
 
-static uint32_t fresh_device(const struct br_pool *pool, uint32_t model, double *util)
+/* -1: no device takes the model. */
+static int32_t fresh_device(const struct br_pool *pool, uint32_t model, double *util)
 {
-    uint32_t best = 0;
+    const double *part = pool->resident + (size_t)model * pool->n_devices;
+    int32_t best = -1;
     double best_cost = PL_NEVER;
     for (uint32_t i = 0; i < pool->n_devices; i++) {
-        double u = pl_util(pool, i), cost = u + .3 * (1 - resident(pool, pl_slot(pool, i, model)));
-        if (cost < best_cost) {
-            best = i;
+        double cost = pool->util[i] + .3 * (1 - part[i]);
+        if (part[i] >= 0 && cost < best_cost) {
+            best = (int32_t)i;
             best_cost = cost;
-            *util = u;
+            *util = pool->util[i];
         }
     }
     return best;
@@ -47,19 +52,22 @@ static bool replica_helps(const struct br_pool *pool, struct br_pl_slot *s, doub
 static void slack_arrive(struct br_pool *pool, double now_s, uint32_t seq)
 {
     (void)now_s;
-    uint32_t model = pool->seqs[seq].model;
+    const struct br_pl_seq *q = &pool->seqs[seq];
     double util = 0, other_util = 0;
-    int32_t device = active_device(pool, model, &util);
+    pl_utils(pool);
+    int32_t device = active_device(pool, q->model, &util);
     double limit = device >= 0 ? 1.65 : 1.1;
-    uint32_t other = fresh_device(pool, model, &other_util);
-    if (device < 0 || replica_helps(pool, pl_slot(pool, (uint32_t)device, model), util, other_util)) {
-        device = (int32_t)other;
+    int32_t other = fresh_device(pool, q->model, &other_util);
+    if (device < 0 || replica_helps(pool, pl_slot(pool, (uint32_t)device, q->model), util, other_util)) {
+        device = other;
         util = other_util;
     }
-    if (pool->options.admission && util > limit)
+    if (device < 0)
+        return;
+    if (pool->options.admission && !q->kept && util > limit)
         pl_end(pool, seq, BR_PL_REFUSE);
     else
-        pl_assign(pool, seq, pl_slot(pool, (uint32_t)device, model));
+        pl_assign(pool, seq, pl_slot(pool, (uint32_t)device, q->model));
 }
 
 /* The slot of the busier device that is best moved; NULL: none. */
@@ -73,7 +81,9 @@ static struct br_pl_slot *move_choose(struct br_pool *pool, uint32_t from, uint3
         int32_t index = (int32_t)d->held[i];
         double share = pl_share(pool, s);
         if (pl_n(s) == 0 || index == d->step.slot || index == d->link.slot || index == d->loading ||
-            share > .7 * difference || s->run.n + there->run.n > BR_PL_MAX_BATCH)
+            share > .7 * difference || s->run.n + there->run.n > pool->options.max_batch || s->wait.n > MOST_MOVED ||
+            !pl_takes(pool, to, s->model) || (int32_t)pl_index(pool, there) == pool->devices[to].step.slot ||
+            (pool->options.mirror && index == d->current))
             continue;
         double score = share / difference - .7 * resident(pool, s) + .7 * resident(pool, there);
         if (!best || score > best_score) {
@@ -86,22 +96,20 @@ static struct br_pl_slot *move_choose(struct br_pool *pool, uint32_t from, uint3
 
 static void rebalance(struct br_pool *pool)
 {
-    uint32_t most = 0, least = 0;
-    double high = pl_util(pool, 0), low = high;
-    for (uint32_t i = 1; i < pool->n_devices; i++) {
-        double u = pl_util(pool, i);
-        if (u > high) {
-            high = u;
-            most = i;
-        }
-        if (u < low) {
-            low = u;
-            least = i;
-        }
+    int32_t most = -1, least = -1;
+    pl_utils(pool);
+    for (uint32_t i = 0; i < pool->n_devices; i++) {
+        if (!pool->open[i])
+            continue;
+        if (most < 0 || pool->util[i] > pool->util[most])
+            most = (int32_t)i;
+        if (least < 0 || pool->util[i] < pool->util[least])
+            least = (int32_t)i;
     }
-    struct br_pl_slot *s = high - low > .1 ? move_choose(pool, most, least, high - low) : NULL;
+    double difference = most >= 0 ? pool->util[most] - pool->util[least] : 0;
+    struct br_pl_slot *s = difference > .1 ? move_choose(pool, (uint32_t)most, (uint32_t)least, difference) : NULL;
     if (s)
-        pl_move(pool, s, pl_slot(pool, least, s->model));
+        pl_move(pool, s, pl_slot(pool, (uint32_t)least, s->model));
 }
 
 static void slack_tick(struct br_pool *pool, double now_s)

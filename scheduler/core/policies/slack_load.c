@@ -27,7 +27,7 @@ static int victim_class(const struct room *r, struct br_pl_slot *s, double use_s
 {
     int32_t index = (int32_t)pl_index(r->pool, s);
     if (s == r->target || s == r->spare || index == r->device->step.slot || index == r->device->link.slot ||
-        s->weights + s->kv == 0)
+        pl_evictable(r->pool, s) == 0)
         return 0;
     bool idle = pl_n(s) == 0, incomplete = pl_miss(r->pool, s) > 0;
     if (r->force == SLACK_ANY)
@@ -51,7 +51,7 @@ static struct br_pl_slot *victim(const struct room *r, int64_t *evictable)
         int class = victim_class(r, s, use);
         if (class == 0)
             continue;
-        *evictable += s->weights + s->kv;
+        *evictable += pl_evictable(r->pool, s);
         if (class > best_class || (class == best_class && use > best_use)) {
             best = s;
             best_class = class;
@@ -65,6 +65,7 @@ bool slack_room(struct br_pool *pool, double now_s, struct br_pl_slot *target, i
                 const struct br_pl_slot *spare)
 {
     struct br_pl_device *d = &pool->devices[target->device];
+    pl_swap_paused(pool, target, bytes - pl_free(d));
     if (bytes <= pl_free(d))
         return true;
     struct room r = {pool, d, target, spare, now_s, slack_next_use(pool, target, now_s), force};
@@ -73,7 +74,8 @@ bool slack_room(struct br_pool *pool, double now_s, struct br_pl_slot *target, i
     if (pl_free(d) + evictable < bytes)
         return false;
     while (s && bytes > pl_free(d)) {
-        pl_evict(pool, s, bytes - pl_free(d));
+        if (pl_evict(pool, s, bytes - pl_free(d)) == 0)
+            return false;
         s = victim(&r, &evictable);
     }
     return bytes <= pl_free(d);
@@ -81,7 +83,7 @@ bool slack_room(struct br_pool *pool, double now_s, struct br_pl_slot *target, i
 
 static bool wanted(const struct br_pool *pool, const struct br_pl_slot *s)
 {
-    return pl_n(s) > 0 && pl_miss(pool, s) > 0;
+    return pl_n(s) > 0 && pl_miss(pool, s) > 0 && pl_chunk(pool, s) > 0;
 }
 
 /* A started load first, otherwise two models can starve each other for ever; then the least latest start. */
@@ -108,19 +110,6 @@ static uint32_t candidates(struct br_pool *pool, double now_s, struct br_pl_devi
     return n;
 }
 
-/* Nothing runs and nothing is ready: whoever is first must come in. */
-static bool stuck(const struct br_pool *pool, const struct br_pl_device *d)
-{
-    if (d->step.slot >= 0)
-        return false;
-    for (uint32_t i = 0; i < d->n_held; i++) {
-        const struct br_pl_slot *s = &pool->slots[d->held[i]];
-        if (pl_n(s) > 0 && pl_miss(pool, s) == 0)
-            return false;
-    }
-    return true;
-}
-
 void slack_load(struct br_pool *pool, double now_s, uint32_t device)
 {
     struct br_pl_device *d = &pool->devices[device];
@@ -131,6 +120,6 @@ void slack_load(struct br_pool *pool, double now_s, uint32_t device)
             pl_load(pool, first[i]);
             return;
         }
-    if (n > 0 && stuck(pool, d) && slack_room(pool, now_s, first[0], pl_chunk(pool, first[0]), SLACK_ANY, NULL))
+    if (n > 0 && pl_stuck(pool, d) && slack_room(pool, now_s, first[0], pl_chunk(pool, first[0]), SLACK_ANY, NULL))
         pl_load(pool, first[0]);
 }

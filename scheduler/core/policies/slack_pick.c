@@ -10,11 +10,6 @@ struct boundary {
     double min_key; /* over all slots with sequences */
 };
 
-static bool ready(const struct br_pool *pool, const struct br_pl_slot *s)
-{
-    return pl_n(s) > 0 && pl_miss(pool, s) == 0;
-}
-
 static double key(const struct boundary *b, struct br_pl_slot *s)
 {
     return pl_key(b->pool, s, b->now_s);
@@ -38,7 +33,7 @@ static struct br_pl_slot *most_urgent(struct boundary *b, const struct br_pl_slo
             continue;
         double k = key(b, s);
         b->min_key = fmin(b->min_key, k);
-        if (s != but && ready(b->pool, s) && (!best || k < best_key)) {
+        if (s != but && pl_ready(b->pool, s) && (!best || k < best_key)) {
             best = s;
             best_key = k;
         }
@@ -57,7 +52,7 @@ static struct br_pl_slot *stay(const struct boundary *b, struct br_pl_slot *best
         return best;
     struct br_pl_slot *c = &b->pool->slots[b->device->current];
     double k = key(b, best);
-    if (c == best || !ready(b->pool, c) || key(b, c) >= k + hysteresis(b, c))
+    if (c == best || !pl_ready(b->pool, c) || key(b, c) >= k + hysteresis(b, c))
         return best;
     return k > 2 * pl_decode_s(b->pool, c) + .2 * pl_model(b->pool, best)->tbt_s ? c : best;
 }
@@ -69,7 +64,7 @@ static struct br_pl_slot *most_pressing(const struct boundary *b)
     double least = 0;
     for (uint32_t i = 0; i < b->device->n_held; i++) {
         struct br_pl_slot *s = &b->pool->slots[b->device->held[i]];
-        if (pl_n(s) == 0 || pl_miss(b->pool, s) == 0)
+        if (pl_n(s) == 0 || pl_miss(b->pool, s) == 0 || pl_chunk(b->pool, s) == 0)
             continue;
         double lst = slack_lst(b->pool, s, b->now_s);
         if (!t || lst < least) {
@@ -85,7 +80,7 @@ static bool yield(const struct boundary *b, struct br_pl_slot *best)
 {
     struct br_pool *pool = b->pool;
     struct br_pl_slot *t = b->device->link.slot < 0 ? most_pressing(b) : NULL;
-    if (!t)
+    if (!t || pl_model(pool, best)->pinned)
         return false;
     double ttft = pl_model(pool, t)->ttft_s;
     double back = (double)(best->weights + best->kv) / b->device->hw.link_bytes_per_s;
@@ -166,5 +161,8 @@ void slack_pick(struct br_pool *pool, double now_s, uint32_t device)
     best = stay(&b, best);
     if (yield(&b, best) && !(best = most_urgent(&b, best)))
         return;
-    run(&b, best, chunk_s(&b, best), false);
+    if (run(&b, best, chunk_s(&b, best), false) || !pool->options.whole_kv)
+        return;
+    if ((best = most_urgent(&b, best)))
+        run(&b, best, chunk_s(&b, best), false);
 }

@@ -23,8 +23,9 @@ static double active_models(uint64_t seed, double *in_flight_s)
     static struct br_pl_hardware hw[M];
     static double rate[M];
     for (int i = 0; i < M; i++) {
-        models[i] = (struct br_pl_model){1, 1, 10, .1, LAMBDA};
-        hw[i] = (struct br_pl_hardware){1000000000, 1e15};
+        models[i] =
+            (struct br_pl_model){.weights_bytes = 1, .kv_token_bytes = 1, .ttft_s = 10, .tbt_s = .1, .rate = LAMBDA};
+        hw[i] = (struct br_pl_hardware){.memory_bytes = 1000000000, .link_bytes_per_s = 1e15};
         rate[i] = LAMBDA;
     }
     struct sim_traffic traffic = {seed, M, rate, 1500, {16, 0, 16, 16}, {TOKENS, 0, TOKENS, TOKENS}};

@@ -11,24 +11,39 @@ static double step_s(const void *ctx, uint32_t device, uint32_t model, uint32_t 
     return .01 + (decodes ? .001 * decodes : 0) + .0001 * prefill;
 }
 
+static struct br_pl_model model(int64_t weights_bytes)
+{
+    return (struct br_pl_model){
+        .weights_bytes = weights_bytes, .kv_token_bytes = 1, .ttft_s = 10, .tbt_s = .1, .rate = .1};
+}
+
+static struct br_pl_hardware hardware(int64_t memory_bytes)
+{
+    return (struct br_pl_hardware){.memory_bytes = memory_bytes, .link_bytes_per_s = 1e4};
+}
+
 static struct br_pl_config config(const char *policy, const struct br_pl_model *models, uint32_t n_models,
                                   const struct br_pl_hardware *hw, uint32_t n_devices)
 {
-    return (struct br_pl_config){
-        n_models,
-        n_devices,
-        8,
-        models,
-        hw,
-        {NULL, step_s},
-        {.policy = policy, .hysteresis = .1, .q_max_s = 4, .n_prefill = 1, .chunk_bytes = 1000, .prefill_step_s = .3}};
+    return (struct br_pl_config){.n_models = n_models,
+                                 .n_devices = n_devices,
+                                 .max_seqs = 8,
+                                 .models = models,
+                                 .hardware = hw,
+                                 .cost = {NULL, step_s},
+                                 .options = {.policy = policy,
+                                             .hysteresis = .1,
+                                             .q_max_s = 4,
+                                             .n_prefill = 1,
+                                             .chunk_bytes = 1000,
+                                             .prefill_step_s = .3}};
 }
 
 static void unknown_policy_is_refused(void **state)
 {
     (void)state;
-    struct br_pl_model m = {1000, 1, 10, .1, 1};
-    struct br_pl_hardware hw = {5000, 1e4};
+    struct br_pl_model m = model(1000);
+    struct br_pl_hardware hw = hardware(5000);
     struct br_pl_config c = config("slak", &m, 1, &hw, 1);
     struct br_pool *pool;
     struct br_err err;
@@ -39,8 +54,8 @@ static void unknown_policy_is_refused(void **state)
 static void too_large_model_is_refused(void **state)
 {
     (void)state;
-    struct br_pl_model m = {5000, 1, 10, .1, 1};
-    struct br_pl_hardware hw = {5000, 1e4};
+    struct br_pl_model m = model(5000);
+    struct br_pl_hardware hw = hardware(5000);
     struct br_pl_config c = config("slack", &m, 1, &hw, 1);
     struct br_pool *pool;
     struct br_err err;
@@ -51,8 +66,8 @@ static void too_large_model_is_refused(void **state)
 static void slack_loads_beside_a_running_step(void **state)
 {
     (void)state;
-    struct br_pl_model models[2] = {{3000, 1, 10, .1, .1}, {3000, 1, 10, .1, .1}};
-    struct br_pl_hardware hw = {8000, 1e4};
+    struct br_pl_model models[2] = {model(3000), model(3000)};
+    struct br_pl_hardware hw = hardware(8000);
     struct br_pl_config c = config("slack", models, 2, &hw, 1);
     struct br_pool *pool;
     struct br_err err;

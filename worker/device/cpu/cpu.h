@@ -32,6 +32,7 @@ void cpu_event_record(struct br_event *event, struct br_stream *stream);
 bool cpu_event_done(const struct br_event *event);
 void cpu_event_sync(struct br_event *event);
 void cpu_event_wait(struct br_stream *stream, struct br_event *event);
+void cpu_stream_notify(struct br_stream *stream, void (*fn)(void *ctx), void *ctx);
 
 /* link.c */
 void cpu_copy(struct br_stream *stream, enum br_copy kind, void *dst, const void *src, uint64_t bytes);

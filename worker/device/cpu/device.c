@@ -59,6 +59,7 @@ static const struct br_device_ops cpu_ops = {
     .event_done = cpu_event_done,
     .event_sync = cpu_event_sync,
     .event_wait = cpu_event_wait,
+    .stream_notify = cpu_stream_notify,
     .copy = cpu_copy,
 };
 

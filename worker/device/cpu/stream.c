@@ -193,3 +193,21 @@ void cpu_event_wait(struct br_stream *stream, struct br_event *event)
     struct event_point point = {event, event_generation(event)};
     cpu_stream_enqueue(stream, event_block, &point, sizeof point);
 }
+
+struct notice {
+    void (*fn)(void *ctx);
+    void *ctx;
+};
+
+static void notice_give(struct cpu_device *dev, const void *args)
+{
+    const struct notice *notice = args;
+    (void)dev;
+    notice->fn(notice->ctx);
+}
+
+void cpu_stream_notify(struct br_stream *stream, void (*fn)(void *ctx), void *ctx)
+{
+    struct notice notice = {fn, ctx};
+    cpu_stream_enqueue(stream, notice_give, &notice, sizeof notice);
+}

@@ -2,6 +2,7 @@
 // clang-format off
 #include "tests/cmocka.h"
 // clang-format on
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,12 +213,67 @@ static void test_streams_overlap(void **state)
     free(host);
 }
 
+struct bell {
+    pthread_mutex_t lock;
+    pthread_cond_t rung;
+    struct br_event *before, *after;
+    const struct br_device *dev;
+    bool early, late;
+    int n;
+};
+
+static void ring(void *ctx)
+{
+    struct bell *b = ctx;
+    pthread_mutex_lock(&b->lock);
+    b->early = !b->dev->ops->event_done(b->before);
+    b->late = b->dev->ops->event_done(b->after);
+    b->n++;
+    pthread_cond_signal(&b->rung);
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* It is called when what is in front of it is done, before what is behind it. */
+static void test_notify(void **state)
+{
+    struct bell bell = {.lock = PTHREAD_MUTEX_INITIALIZER, .rung = PTHREAD_COND_INITIALIZER};
+    struct br_device *dev = device(4 * MIB, 100 * MIB);
+    struct br_stream *s = stream(dev);
+    char *host = br_calloc(1, MIB);
+    (void)state;
+    bell.dev = dev;
+    bell.before = event(dev);
+    bell.after = event(dev);
+    for (int i = 1; i <= 3; i++) {
+        dev->ops->copy(s, BR_COPY_H2D, at(dev, 0), host, MIB);
+        dev->ops->event_record(bell.before, s);
+        dev->ops->stream_notify(s, ring, &bell);
+        dev->ops->copy(s, BR_COPY_H2D, at(dev, 0), host, MIB);
+        dev->ops->event_record(bell.after, s);
+        pthread_mutex_lock(&bell.lock);
+        while (bell.n < i)
+            pthread_cond_wait(&bell.rung, &bell.lock);
+        assert_false(bell.early || bell.late);
+        pthread_mutex_unlock(&bell.lock);
+        dev->ops->event_sync(bell.after);
+    }
+    dev->ops->stream_destroy(s);
+    dev->ops->event_destroy(bell.before);
+    dev->ops->event_destroy(bell.after);
+    dev->ops->destroy(dev);
+    free(host);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reservation),         cmocka_unit_test(test_bad_config),
-        cmocka_unit_test(test_copies_in_order),     cmocka_unit_test(test_overlapping_move),
-        cmocka_unit_test(test_wait_across_streams), cmocka_unit_test(test_link_cap),
+        cmocka_unit_test(test_reservation),
+        cmocka_unit_test(test_bad_config),
+        cmocka_unit_test(test_copies_in_order),
+        cmocka_unit_test(test_overlapping_move),
+        cmocka_unit_test(test_wait_across_streams),
+        cmocka_unit_test(test_notify),
+        cmocka_unit_test(test_link_cap),
         cmocka_unit_test(test_streams_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,8 +28,7 @@ void turn_emit(struct br_turn *t, const struct turn_seq *s, const struct br_toke
 
 static void seq_release(struct br_turn *t, struct turn_seq *s)
 {
-    if (s->kv != BR_KV_NONE)
-        br_kv_close(t->kv, s->kv);
+    turn_kv_forget(t, (uint32_t)(s - t->seqs));
     if (s->watch)
         br_end_watch_destroy(s->watch);
     br_seq_spec_free(&s->spec);

@@ -141,18 +141,18 @@ static void rig_open(struct rig *rig, uint64_t arena, uint64_t link)
 {
     struct br_device_config device = {.memory_bytes = arena + KV_BYTES, .threads = 1, .link_bytes_per_s = link};
     struct br_engine_limits limits = {.max_rows = 16, .max_items = 1, .max_context = 64};
-    struct br_residency_cb cb = {rig, any_victim, note_bytes};
+    struct br_residency_cb cb = {.ctx = rig, .victim = any_victim, .changed = note_bytes};
+    struct br_residency_config config = {.bytes = arena, .max_slots = FX_MODELS, .tell_at_once = true};
     struct br_err err;
-    uint32_t units = 0;
     *rig = (struct rig){.rng = {.seed = arena}};
     assert_int_equal(br_device_cpu_create(&device, &rig->dev, &err), 0);
     assert_int_equal(rig->dev->ops->stream_create(rig->dev, &rig->compute, &err), 0);
     assert_int_equal(rig->dev->ops->event_create(rig->dev, &rig->done, &err), 0);
     assert_int_equal(br_engine_create(rig->dev, &limits, &rig->engine, &err), 0);
     for (uint32_t i = 0; i < FX_MODELS; i++)
-        units += models.image[i]->layout.units;
-    assert_int_equal(
-        br_residency_create(rig->dev, rig->dev->memory, arena, FX_MODELS, units, &cb, &rig->residency, &err), 0);
+        config.max_units += models.image[i]->layout.units;
+    config.memory = rig->dev->memory;
+    assert_int_equal(br_residency_create(rig->dev, &config, &cb, &rig->residency, &err), 0);
     for (uint32_t i = 0; i < FX_MODELS; i++) {
         assert_int_equal(br_engine_model_create(rig->engine, &models.image[i]->layout, &rig->engines[i], &err), 0);
         assert_int_equal(br_residency_add(rig->residency, i, rig->engines[i], models.image[i], &err), 0);
@@ -179,7 +179,8 @@ static void step_start(struct rig *rig, uint32_t slot, float *logits)
     struct br_err err;
     item = (struct br_step_item){.ids = prompt, .n_ids = PROMPT, .blocks = &rig->kv, .want_logits = true};
     item.logits = logits;
-    br_residency_require(rig->residency, slot);
+    br_residency_load(rig->residency, slot, UINT64_MAX, true);
+    assert_true(br_residency_placed(rig->residency, slot));
     if (br_engine_step(rig->engine, rig->engines[slot], rig->compute, &item, 1, &err))
         fail_msg("%s", err.msg);
     rig->dev->ops->event_record(rig->done, rig->compute);
@@ -204,10 +205,10 @@ static struct br_residency_stats shuffle(uint64_t arena, uint64_t link, uint32_t
         uint32_t slot = (uint32_t)(FX_MODELS * br_rng_next(&rig.rng));
         step_start(&rig, slot, logits);
         for (uint32_t k = 0; k < 2; k++)
-            br_residency_prefetch(rig.residency, (uint32_t)(FX_MODELS * br_rng_next(&rig.rng)));
+            br_residency_load(rig.residency, (uint32_t)(FX_MODELS * br_rng_next(&rig.rng)), UINT64_MAX, true);
         step_check(&rig, slot, logits);
         if (i % 17 == 16)
-            br_residency_evict(rig.residency, (slot + 1) % FX_MODELS);
+            br_residency_evict(rig.residency, (slot + 1) % FX_MODELS, UINT64_MAX);
     }
     br_residency_stats(rig.residency, &stats);
     free(logits);
@@ -249,13 +250,13 @@ static void test_arenas_of_many_sizes(void **state)
         struct br_residency_stats s = shuffle(arena, 0, 150);
         all.compactions += s.compactions;
         all.moved_bytes += s.moved_bytes;
-        all.from_scratch += s.from_scratch;
+        all.slides += s.slides;
         if (i == 8)
             assert_int_equal(s.compactions, 0); /* all of it fits: nothing is ever in the way */
     }
-    print_message("compactions %u, %lu bytes moved, %u from scratch\n", all.compactions, (unsigned long)all.moved_bytes,
-                  all.from_scratch);
-    assert_true(all.compactions > 0 && all.moved_bytes > 0);
+    print_message("compactions %u, slides %u, %lu bytes moved\n", all.compactions, all.slides,
+                  (unsigned long)all.moved_bytes);
+    assert_true(all.compactions > 0 && all.slides > 0);
 }
 
 /* With a slow link every step begins long before its last layer is there. */
@@ -270,10 +271,12 @@ static void test_never_fits(void **state)
     struct rig rig;
     struct br_err err;
     struct br_residency *small;
-    struct br_residency_cb cb = {&rig, any_victim, note_bytes};
+    struct br_residency_cb cb = {.ctx = &rig, .victim = any_victim, .changed = note_bytes};
+    struct br_residency_config config = {.bytes = 64000, .max_slots = 1, .max_units = 64, .tell_at_once = true};
     (void)state;
     rig_open(&rig, models.all_bytes, 0);
-    assert_int_equal(br_residency_create(rig.dev, rig.dev->memory, 64000, 1, 64, &cb, &small, &err), 0);
+    config.memory = rig.dev->memory;
+    assert_int_equal(br_residency_create(rig.dev, &config, &cb, &small, &err), 0);
     assert_int_equal(br_residency_add(small, 0, rig.engines[4], models.image[4], &err), BR_ENOMEM);
     assert_non_null(strstr(err.msg, "the device has 64000 bytes"));
     br_residency_destroy(small);

@@ -47,7 +47,9 @@ static void test_model_too_large(void **state)
         uint64_t bytes = br_layout_total_bytes(&models.image[i]->layout);
         least = bytes < least ? bytes : least;
     }
-    config.device.memory_bytes = config.kv_bytes + ((models.largest_bytes - 1) & ~4095ull);
+    config.kv_bytes = 0;
+    config.slab_bytes = 1 << 20;
+    config.device.memory_bytes = models.largest_bytes / config.slab_bytes * config.slab_bytes + config.slab_bytes;
     fx_start(&run, &config, &models, FX_MODELS);
     for (uint32_t i = 0; i < FX_MODELS; i++) {
         const struct br_turn_model_info *info = br_turn_model_info(run.turn, i);
@@ -58,7 +60,7 @@ static void test_model_too_large(void **state)
             continue;
         }
         snprintf(numbers, sizeof numbers, "%lu bytes, the device has %lu", (unsigned long)models.largest_bytes,
-                 (unsigned long)(config.device.memory_bytes - config.kv_bytes));
+                 (unsigned long)(config.device.memory_bytes - config.slab_bytes));
         assert_non_null(strstr(info->error, numbers));
         assert_int_equal(run.results[index].end, BR_END_FAILED);
         assert_non_null(strstr(run.results[index].error, numbers));

@@ -21,7 +21,8 @@ void turn_room_settle(struct br_turn *t, struct br_stream *stream)
         t->dev->ops->event_wait(stream, cooling);
 }
 
-/* The copies go in front of the next step, which reads the blocks where they will be. */
+/* The copies go behind the running step and in front of the next one, which reads the blocks where they will be: so
+ * none of them needs to be pinned. */
 static bool moves_start(struct br_turn *t, const struct br_kv_moves *moves)
 {
     if (moves->ticket == BR_KV_NONE)

@@ -111,8 +111,6 @@ bool turn_step_start(struct br_turn *t, uint32_t slot, const struct br_dev_item 
     t->dev->ops->event_record(t->step_done, t->compute);
     turn_notify(t, t->compute);
     br_residency_running(t->residency, (int32_t)slot);
-    for (uint32_t i = 0; i < step->n; i++)
-        br_kv_pin(t->kv, t->seqs[step->seq[i]].kv);
     step->on = true;
     return true;
 }
@@ -144,7 +142,6 @@ static void item_stepped(struct br_turn *t, uint32_t index, const struct br_step
 {
     struct turn_seq *s = &t->seqs[index];
     s->in_step = false;
-    br_kv_unpin(t->kv, s->kv);
     s->n_kv += item->n_ids;
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_STEPPED,
                                         .slot = s->slot,

@@ -141,17 +141,21 @@ static bool under_way(const struct br_turn *t)
     return t->step.on || t->n_swaps || t->moving || turn_loads_flying(t);
 }
 
+static int64_t sooner(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns < 0 || (b_ns >= 0 && b_ns < a_ns) ? b_ns : a_ns;
+}
+
+/* < 0: until someone pokes. */
 static int64_t wait_ns(const struct br_turn *t)
 {
-    int64_t until = t->wake_ns, left;
-    if (under_way(t) && !t->dev->ops->stream_notify)
-        return TURN_POLL_NS;
-    if (until < 0 || (t->retry_ns >= 0 && t->retry_ns < until))
-        until = t->retry_ns;
-    if (until < 0)
+    const struct br_device_ops *ops = t->dev->ops;
+    int64_t until_ns = sooner(t->wake_ns, t->retry_ns), now_ns = br_now_ns();
+    if (under_way(t) && !ops->stream_notify)
+        until_ns = sooner(until_ns, ops->next_ns ? ops->next_ns(t->dev) : now_ns + TURN_POLL_NS);
+    if (until_ns < 0 || until_ns == INT64_MAX)
         return -1;
-    left = until - br_now_ns();
-    return left < 0 ? 0 : left;
+    return until_ns < now_ns ? 0 : until_ns - now_ns;
 }
 
 static void turn_wait(struct br_turn *t)

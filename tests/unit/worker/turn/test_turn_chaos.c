@@ -109,13 +109,13 @@ static void runs(bool late, uint32_t n)
 static void test_any_decision(void **state)
 {
     (void)state;
-    runs(false, 12);
+    runs(false, 6);
 }
 
 static void test_transfers_late_and_out_of_order(void **state)
 {
     (void)state;
-    runs(true, 8);
+    runs(true, 5);
 }
 
 int main(void)

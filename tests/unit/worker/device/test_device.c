@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/rng.h"
 #include "worker/device/device.h"
 
 enum { MIB = 1 << 20 };
@@ -213,6 +214,49 @@ static void test_streams_overlap(void **state)
     free(host);
 }
 
+/* Copies of any size, in and out, onto each other: as if one had been done after the other. */
+static void test_copies_as_if_one_by_one(void **state)
+{
+    (void)state;
+    enum { COPIES = 3000, BYTES = 2 * MIB, LONGEST = 200000 };
+    struct br_device *dev = device(BYTES, 0);
+    struct br_stream *s = stream(dev);
+    struct br_event *done = event(dev);
+    struct br_rng rng = {.seed = 3};
+    unsigned char *in = br_malloc(BYTES), *out = br_calloc(1, BYTES), *want = br_calloc(1, BYTES);
+    unsigned char *model = br_calloc(1, BYTES);
+    for (int i = 0; i < BYTES; i++)
+        in[i] = (unsigned char)(256 * br_rng_next(&rng));
+    for (int i = 0; i < COPIES; i++) {
+        uint64_t n = 1 + (uint64_t)(LONGEST * br_rng_next(&rng) * br_rng_next(&rng));
+        uint64_t from = (uint64_t)((BYTES - n) * br_rng_next(&rng)), to = (uint64_t)((BYTES - n) * br_rng_next(&rng));
+        double kind = br_rng_next(&rng);
+        if (kind < .6) {
+            dev->ops->copy(s, BR_COPY_H2D, at(dev, to), in + from, n);
+            memcpy(model + to, in + from, n);
+        } else if (kind < .9) {
+            dev->ops->copy(s, BR_COPY_D2H, out + to, at(dev, from), n);
+            memcpy(want + to, model + from, n);
+        } else {
+            dev->ops->copy(s, BR_COPY_D2D, at(dev, to), at(dev, from), n);
+            memmove(model + to, model + from, n);
+        }
+        if (i % 50 == 49) { /* a new start: gathers in other places */
+            dev->ops->event_record(done, s);
+            dev->ops->event_sync(done);
+        }
+    }
+    dev->ops->stream_destroy(s);
+    assert_memory_equal(out, want, BYTES);
+    assert_memory_equal(at(dev, 0), model, BYTES);
+    dev->ops->event_destroy(done);
+    dev->ops->destroy(dev);
+    free(in);
+    free(out);
+    free(want);
+    free(model);
+}
+
 struct bell {
     pthread_mutex_t lock;
     pthread_cond_t rung;
@@ -273,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_overlapping_move),
         cmocka_unit_test(test_wait_across_streams),
         cmocka_unit_test(test_notify),
+        cmocka_unit_test(test_copies_as_if_one_by_one),
         cmocka_unit_test(test_link_cap),
         cmocka_unit_test(test_streams_overlap),
     };

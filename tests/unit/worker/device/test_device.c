@@ -229,7 +229,8 @@ static void test_copies_as_if_one_by_one(void **state)
         in[i] = (unsigned char)(256 * br_rng_next(&rng));
     for (int i = 0; i < COPIES; i++) {
         uint64_t n = 1 + (uint64_t)(LONGEST * br_rng_next(&rng) * br_rng_next(&rng));
-        uint64_t from = (uint64_t)((BYTES - n) * br_rng_next(&rng)), to = (uint64_t)((BYTES - n) * br_rng_next(&rng));
+        uint64_t from = (uint64_t)((double)(BYTES - n) * br_rng_next(&rng)),
+                 to = (uint64_t)((double)(BYTES - n) * br_rng_next(&rng));
         double kind = br_rng_next(&rng);
         if (kind < .6) {
             dev->ops->copy(s, BR_COPY_H2D, at(dev, to), in + from, n);

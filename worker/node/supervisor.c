@@ -17,6 +17,8 @@
 
 enum { REFUSAL_MS = 20000, REFUSALS_MAX = 5, STOP_MS = 2000 };
 
+static const uint64_t KV_BYTES = 512ull << 20; /* that a device's memory is chosen to hold beside its weights */
+
 struct supervisor;
 
 struct device_child {
@@ -201,7 +203,6 @@ void br_worker_config_init(struct br_worker_config *config)
     *config = (struct br_worker_config){
         .device_kind = "cpu",
         .devices = 1,
-        .kv_bytes = 512ull << 20,
         .host_kv_bytes = 1ull << 30,
         .threads = 1,
         .tensor_parallel = 1,
@@ -257,7 +258,7 @@ static void memory_choose(struct br_worker_config *c, uint64_t weights)
     uint64_t most = half_of_memory() / c->devices;
     if (c->memory_bytes)
         return;
-    c->memory_bytes = (weights < most ? weights : most) + c->kv_bytes + (1ull << 20);
+    c->memory_bytes = (weights < most ? weights : most) + (c->kv_bytes ? c->kv_bytes : KV_BYTES) + (1ull << 20);
     br_log(BR_INFO, "device_memory", "bytes=%" PRIu64 " weights_bytes=%" PRIu64, c->memory_bytes, weights);
 }
 

@@ -14,7 +14,7 @@ struct br_turn;
 
 struct br_turn_config {
     struct br_device_config device;
-    uint64_t kv_bytes;        /* KV takes no more of the device's memory than that; 0: whatever weights leave */
+    uint64_t kv_bytes;        /* quota-rr: KV takes no more of the device's memory; 0: whatever weights leave */
     uint64_t host_kv_bytes;   /* host memory that KV is swapped out to */
     uint64_t slab_bytes;      /* KV is taken in pieces of this size; 0: chosen from the models' block sizes */
     uint32_t max_seqs;        /* sequences on this device, waiting ones included */

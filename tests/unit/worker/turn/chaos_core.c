@@ -113,7 +113,7 @@ static void shuffle(struct br_dev *dev, int32_t but, struct br_dev_actions *a)
             act(a, BR_DO_SWAP_IN, q->slot, i);
             q->asked = true;
             g_counts.swaps_in++;
-        } else if (q->kv == BR_DEV_KV_ON_DEVICE && (int32_t)q->slot != but && chance(.15)) {
+        } else if (q->kv == BR_DEV_KV_ON_DEVICE && (int32_t)q->slot != but && chance(.06)) {
             bool drop = chance(.05);
             act(a, drop ? BR_DO_DROP : BR_DO_SWAP_OUT, q->slot, i);
             q->kv = BR_DEV_KV_MOVING;
@@ -124,7 +124,7 @@ static void shuffle(struct br_dev *dev, int32_t but, struct br_dev_actions *a)
         struct chaos_slot *s = &dev->slots[i];
         if (!s->used || (int32_t)i == but || s->loading)
             continue;
-        if (s->bytes && chance(.1)) {
+        if (s->bytes && chance(.06)) {
             act(a, BR_DO_EVICT, i, 0)->bytes = 1 + below(s->all);
             g_counts.evicts++;
         } else if (s->bytes < s->all && chance(.3)) {

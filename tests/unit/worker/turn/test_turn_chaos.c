@@ -12,7 +12,7 @@
 #include "fixture.h"
 #include "late_device.h"
 
-enum { SEQS = 8 };
+enum { SEQS = 5 };
 
 static struct fx_models models;
 static struct fx_result want[FX_MODELS][SEQS];
@@ -109,13 +109,13 @@ static void runs(bool late, uint32_t n)
 static void test_any_decision(void **state)
 {
     (void)state;
-    runs(false, 6);
+    runs(false, 5);
 }
 
 static void test_transfers_late_and_out_of_order(void **state)
 {
     (void)state;
-    runs(true, 5);
+    runs(true, 4);
 }
 
 int main(void)

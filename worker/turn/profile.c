@@ -9,7 +9,7 @@
 
 #define PROFILE_LOAD_BYTES (256ull << 20)
 
-enum { PROFILE_STEPS = 4, PROFILE_CONTEXT = 512, TOLD_ROWS = 2048, TOLD_CONTEXT = 4096 };
+enum { PROFILE_STEPS = 4, PROFILE_CHUNKS = 2, PROFILE_CONTEXT = 512, TOLD_ROWS = 2048, TOLD_CONTEXT = 4096 };
 
 /* Seconds by byte of weights of a model that was measured; of those that were not, when nothing was. */
 struct rates {
@@ -90,7 +90,8 @@ static double step_s(const struct probe *p, uint32_t rows, uint32_t pos, int tim
     return best;
 }
 
-/* Rows cost what the second half of a chunk adds to its first half; what a chunk takes beyond that is fixed. */
+/* Rows cost what the second half of a chunk adds to its first half; what a chunk takes beyond that is fixed. A byte of
+ * KV takes as long to read as one of weights at least, which of a small context cannot be seen. */
 static bool shape_measure(struct br_turn *t, struct turn_model *m)
 {
     struct br_step_shape *s = &m->shape;
@@ -99,8 +100,8 @@ static bool shape_measure(struct br_turn *t, struct turn_model *m)
     uint64_t kv_bytes;
     probe_init(&p, t, m);
     one = step_s(&p, 1, 0, PROFILE_STEPS);
-    half = p.rows < 4 ? one : step_s(&p, p.rows / 2, 0, 1);
-    all = p.rows < 4 ? one : step_s(&p, p.rows / 2 * 2, 0, 1);
+    half = p.rows < 4 ? one : step_s(&p, p.rows / 2, 0, PROFILE_CHUNKS);
+    all = p.rows < 4 ? one : step_s(&p, p.rows / 2 * 2, 0, PROFILE_CHUNKS);
     far = step_s(&p, 1, p.context - 1, PROFILE_STEPS);
     kv_bytes = (uint64_t)p.context * m->info.kv_block_bytes / BR_KV_TOKENS;
     probe_free(&p);
@@ -110,7 +111,9 @@ static bool shape_measure(struct br_turn *t, struct turn_model *m)
     s->fixed_s = all - p.rows / 2 * 2 * s->row_s;
     s->fixed_s = s->fixed_s < 0 ? 0 : s->fixed_s > .9 * one ? .9 * one : s->fixed_s;
     s->read_s = one - s->fixed_s;
-    s->kv_byte_s = far > one ? (far - one) / (double)kv_bytes : 0;
+    s->kv_byte_s = s->read_s / (double)m->info.weight_bytes;
+    if ((far - one) / (double)kv_bytes > s->kv_byte_s)
+        s->kv_byte_s = (far - one) / (double)kv_bytes;
     m->info.step_s = m->step_s[0] = one;
     return true;
 }

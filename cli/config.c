@@ -81,7 +81,7 @@ static const struct row g_rows[] = {
     ROW(W, "prefill-chunk", BR_OPT_UINT, prefill_chunk, "256", 1, 8192, "TOKENS: of one prompt in one step"),
     ROW(W, "max-num-seqs", BR_OPT_UINT, max_batch, "64", 1, 256, "N: sequences in one step"),
     ROW(W, "max-device-seqs", BR_OPT_UINT, max_seqs, "4096", 1, 65536, "N: sequences on one device, waiting included"),
-    ROW(W, "policy", BR_OPT_STRING, policy, "quota-rr", 0, 0, "NAME: quota-rr"),
+    ROW(W, "policy", BR_OPT_STRING, policy, "slack", 0, 0, "NAME: slack, quota-rr, or another to compare with"),
     ROW(W, "quota-max", BR_OPT_SECONDS, quota_max_s, "4s", 0.001, 3600, "TIME: longest turn of a model (Q_MAX)"),
     ROW(W, "dedicated", BR_OPT_BOOL, dedicated, NULL, 0, 0, "device i serves only model i: to compare with"),
     ROW(W, "switch-every-step", BR_OPT_BOOL, switch_every_step, NULL, 0, 0, "another model after every step: a test"),

@@ -10,6 +10,7 @@
 #include "base/backoff.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "scheduler/core/policies/policy.h"
 #include "scheduler/core/policy.h"
 #include "worker/node/cache.h"
 #include "worker/node/limits.h"
@@ -211,7 +212,7 @@ void br_worker_config_init(struct br_worker_config *config)
         .max_batch = 32,
         .max_context = 32768,
         .max_seqs = 8192,
-        .policy = "quota-rr",
+        .policy = "slack",
         .quota_max_s = 4,
         .log_level = BR_INFO,
     };
@@ -225,7 +226,7 @@ static bool address_known(const char *address)
 
 int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
 {
-    const char *policies;
+    const char *policies, *others;
     if (!c->node || !*c->node || strchr(c->node, '/') || strlen(c->node) > 64)
         return br_err_set(err, BR_EINVAL, "the node needs a name of 1 to 64 characters without '/'");
     if (!c->scheduler)
@@ -233,8 +234,8 @@ int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
     if (!address_known(c->scheduler))
         return br_err_set(err, BR_EINVAL, "scheduler-address: '%s' is neither unix:/path nor tcp:host:port",
                           c->scheduler);
-    if (!dev_policy_find(c->policy, &policies))
-        return br_err_set(err, BR_EINVAL, "policy: '%s' is not known; there is: %s", c->policy, policies);
+    if (!dev_policy_find(c->policy, &policies) && !pl_policy_find(c->policy, &others))
+        return br_err_set(err, BR_EINVAL, "policy: '%s' is not known; there are: %s, %s", c->policy, policies, others);
     if (c->devices == 0 || c->devices > 64)
         return br_err_set(err, BR_EINVAL, "%u devices: 1..64", c->devices);
     if (node_limits_check(c, node_memory_bytes(), err))

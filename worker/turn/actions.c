@@ -1,4 +1,6 @@
 /* A decision of the core, and what it asks for. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -31,6 +33,18 @@ static void drop(struct br_turn *t, uint32_t seq)
         turn_kv_drop(t, seq);
 }
 
+static void fail(struct br_turn *t, uint32_t seq)
+{
+    const struct turn_model *m = &t->models[t->seqs[seq].slot];
+    char why[256];
+    if (!t->seqs[seq].id || t->seqs[seq].in_step)
+        return;
+    snprintf(why, sizeof why,
+             "the KV of %u tokens, %" PRIu64 " bytes each, does not fit the device beside the weights of %s",
+             t->seqs[seq].n_ids, m->info.kv_block_bytes / BR_KV_TOKENS, m->info.name);
+    turn_seq_end(t, seq, NULL, BR_END_FAILED, why);
+}
+
 static void evict(struct br_turn *t, uint32_t slot, uint64_t bytes)
 {
     if (t->step.on && t->step.slot == slot)
@@ -55,6 +69,9 @@ static const struct br_dev_action *actions_before_step(struct br_turn *t)
         case BR_DO_DROP:
             drop(t, a->seq);
             break;
+        case BR_DO_FAIL:
+            fail(t, a->seq);
+            break;
         case BR_DO_EVICT:
             evict(t, a->slot, a->bytes);
             break;
@@ -76,7 +93,7 @@ static void actions_beside_step(struct br_turn *t)
     for (uint32_t i = 0; i < t->actions.n_actions; i++) {
         const struct br_dev_action *a = &t->actions.actions[i];
         if (a->kind == BR_DO_LOAD && !a->bytes)
-            turn_room_load(t, a->slot, UINT64_MAX, true);
+            turn_room_load(t, a->slot, UINT64_MAX, !t->plans_memory);
         else if (a->kind == BR_DO_SWAP_IN)
             turn_swap_in(t, a->seq);
         else if (a->kind == BR_DO_SWAP_IN_AHEAD && t->step.on)

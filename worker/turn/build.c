@@ -21,7 +21,7 @@ void br_turn_config_init(struct br_turn_config *config)
         .max_batch = 32,
         .prefill_chunk = 256,
         .max_context = 32768,
-        .policy = "quota-rr",
+        .policy = "slack",
         .quota_max_s = 4,
     };
 }
@@ -115,6 +115,21 @@ static uint64_t smallest_block(const struct br_turn *t)
     return smallest;
 }
 
+/* What of the memory a policy may plan with. Each KV shape may have one slab that is filled in part and that merging
+ * cannot empty; everything else that is free can be brought into one piece. Where that would be much of a small memory
+ * a plan may fail now and then, which costs time alone. */
+static uint64_t memory_planned(const struct br_turn *t)
+{
+    uint64_t parts = 0;
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        bool seen = !t->models[i].image;
+        for (uint32_t k = 0; k < i; k++)
+            seen = seen || t->models[k].info.kv_block_bytes == t->models[i].info.kv_block_bytes;
+        parts += seen ? 0 : t->config.slab_bytes;
+    }
+    return t->kv_end - (parts < t->kv_end / 16 ? parts : t->kv_end / 16);
+}
+
 static int kv_start(struct br_turn *t, struct br_err *err)
 {
     struct br_kv_config c = {.device_bytes = t->config.device.memory_bytes,
@@ -137,9 +152,11 @@ static int kv_start(struct br_turn *t, struct br_err *err)
         }
     }
     rc = br_kv_create(&c, &t->kv, err);
-    if (rc == 0)
-        t->kv_end = br_kv_device_end(t->kv);
-    return rc;
+    if (rc)
+        return rc;
+    t->kv_end = br_kv_device_end(t->kv);
+    t->planned = t->plans_memory ? memory_planned(t) : t->kv_end;
+    return 0;
 }
 
 static int engine_start(struct br_turn *t, struct br_err *err)
@@ -149,24 +166,10 @@ static int engine_start(struct br_turn *t, struct br_err *err)
     return br_engine_create(t->dev, &limits, &t->engine, err);
 }
 
-/* What of the memory the policy may plan with. Each KV shape may have one slab that is filled in part and that merging
- * cannot empty; everything else that is free can be brought into one piece. */
-static int64_t memory_planned(const struct br_turn *t)
-{
-    uint64_t parts = 0;
-    for (uint32_t i = 0; i < t->n_models; i++) {
-        bool seen = !t->models[i].image;
-        for (uint32_t k = 0; k < i; k++)
-            seen = seen || t->models[k].info.kv_block_bytes == t->models[i].info.kv_block_bytes;
-        parts += seen ? 0 : t->config.slab_bytes;
-    }
-    return t->kv_end > parts ? (int64_t)(t->kv_end - parts) : 1;
-}
-
 static int core_start(struct br_turn *t, struct br_err *err)
 {
     struct br_dev_config core = {.policy = t->config.policy,
-                                 .memory_bytes = memory_planned(t),
+                                 .memory_bytes = (int64_t)t->planned,
                                  .link_bytes_per_s = t->link_bytes_per_s,
                                  .chunk_bytes = (int64_t)t->config.chunk_bytes,
                                  .hysteresis = t->config.hysteresis,
@@ -214,7 +217,7 @@ static int residency_start(struct br_turn *t, struct br_err *err)
         .memory = t->dev->memory, .max_slots = t->n_models, .tell_at_once = !t->plans_memory};
     for (uint32_t i = 0; i < t->n_models; i++)
         c.max_units += t->models[i].image ? t->models[i].image->layout.units : 0;
-    c.bytes = t->kv_end - t->config.slab_bytes; /* a model needs some KV beside it */
+    c.bytes = t->planned - t->config.slab_bytes; /* a model needs some KV beside it */
     return br_residency_create(t->dev, &c, &cb, &t->residency, err);
 }
 
@@ -236,10 +239,30 @@ static uint64_t kv_most(const struct br_turn *t)
 /* Tokens of one sequence that is alone on the device. */
 static void model_kv_most(struct br_turn *t, struct turn_model *m)
 {
-    uint64_t room = t->kv_end - m->info.weight_bytes, most = t->kv_most < room ? t->kv_most : room;
+    uint64_t room = t->planned - m->info.weight_bytes, most = t->kv_most < room ? t->kv_most : room;
     m->kv_blocks_most = most / t->config.slab_bytes * (t->config.slab_bytes / m->info.kv_block_bytes);
     most = m->kv_blocks_most * BR_KV_TOKENS;
     m->info.max_context = (uint32_t)(most < m->max_positions ? most : m->max_positions);
+}
+
+/* KV of one token as it fills slabs: what is left over in a slab behind its last whole block counts too. */
+static uint64_t kv_token_bytes(const struct br_turn *t, const struct turn_model *m)
+{
+    uint64_t tokens = t->config.slab_bytes / m->info.kv_block_bytes * BR_KV_TOKENS;
+    return (t->config.slab_bytes + tokens - 1) / tokens;
+}
+
+/* A policy that plans memory serves no model beside which a sequence could not grow. */
+static int model_fits(const struct br_turn *t, const struct turn_model *m, struct br_err *err)
+{
+    uint64_t kv = TURN_LEAST_TOKENS * kv_token_bytes(t, m);
+    if (!t->plans_memory || m->info.weight_bytes + kv <= t->planned)
+        return 0;
+    return br_err_set(err, BR_ENOMEM,
+                      "weights need %" PRIu64 " bytes and KV of %d tokens %" PRIu64 ", the device has %" PRIu64
+                      ": give it "
+                      "more memory",
+                      m->info.weight_bytes, TURN_LEAST_TOKENS, kv, t->planned);
 }
 
 static int model_sampler(struct br_turn *t, uint32_t slot, struct br_err *err)
@@ -257,6 +280,8 @@ static int model_add(struct br_turn *t, uint32_t slot, struct br_err *err)
     struct turn_model *m = &t->models[slot];
     struct br_engine_model *engine;
     int rc = br_kv_shape_add(t->kv, m->info.kv_block_bytes, &m->kv_shape, err);
+    if (rc == 0)
+        rc = model_fits(t, m, err);
     if (rc == 0)
         rc = model_sampler(t, slot, err);
     if (rc == 0)
@@ -289,13 +314,6 @@ static void models_add(struct br_turn *t)
         if (t->models[i].engine)
             model_kv_most(t, &t->models[i]);
     turn_room_meet(t);
-}
-
-/* KV of one token as it fills slabs: what is left over in a slab behind its last whole block counts too. */
-static uint64_t kv_token_bytes(const struct br_turn *t, const struct turn_model *m)
-{
-    uint64_t tokens = t->config.slab_bytes / m->info.kv_block_bytes * BR_KV_TOKENS;
-    return (t->config.slab_bytes + tokens - 1) / tokens;
 }
 
 static void slot_add(struct br_turn *t, uint32_t slot)

@@ -20,6 +20,7 @@ enum {
     TURN_ROW_BUCKETS = 20, /* step times are kept by log2 of a step's rows */
     TURN_MAX_LOADS = 64,   /* asked for and not there yet */
     TURN_MAX_FRUITLESS = 11,
+    TURN_LEAST_TOKENS = 300, /* of KV beside a model's weights: what the policies keep free for growth */
     TURN_MAX_MOVES = 256, /* KV blocks moved within the device at a time */
     TURN_POLL_NS = 50000, /* how often events are looked at on a device that cannot notify */
 };
@@ -120,6 +121,7 @@ struct br_turn {
     bool moving;
     int32_t move_ticket;
     uint64_t kv_end, kv_most; /* KV lies in front of this offset in memory; bytes it may take at most */
+    uint64_t planned;         /* bytes of memory that the policy plans with */
     uint32_t n_wants_in;
 
     struct turn_load loads[TURN_MAX_LOADS];

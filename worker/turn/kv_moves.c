@@ -82,10 +82,18 @@ static void wants_in(struct br_turn *t, uint32_t index, bool wants)
     t->seqs[index].wants_in = wants;
 }
 
+/* Held back: to the core it is on its way. */
+static void swap_in_hold(struct br_turn *t, uint32_t index)
+{
+    wants_in(t, index, true);
+    turn_tell(t, &(struct br_dev_event){
+                     .kind = BR_DEV_KV, .slot = t->seqs[index].slot, .seq = index, .kv = BR_DEV_KV_MOVING});
+}
+
 static bool swap_in_possible(const struct br_turn *t, uint32_t index)
 {
     const struct turn_seq *s = &t->seqs[index];
-    return s->id && br_kv_where(t->kv, s->kv) == BR_KV_HOST && t->n_swaps < TURN_MAX_SWAPS;
+    return br_kv_where(t->kv, s->kv) == BR_KV_HOST && t->n_swaps < TURN_MAX_SWAPS;
 }
 
 static enum kv_room swap_in_room(struct br_turn *t, uint32_t index)
@@ -107,8 +115,11 @@ void turn_swap_in(struct br_turn *t, uint32_t index)
     struct br_err err;
     enum kv_room room;
     wants_in(t, index, false);
+    if (!t->seqs[index].id)
+        return;
     if (!swap_in_possible(t, index)) {
-        wants_in(t, index, t->plans_memory && t->seqs[index].id && t->n_swaps == TURN_MAX_SWAPS);
+        if (t->plans_memory)
+            turn_kv_where(t, index);
         return;
     }
     room = swap_in_room(t, index);
@@ -116,7 +127,7 @@ void turn_swap_in(struct br_turn *t, uint32_t index)
         br_kv_swap_in(t->kv, t->seqs[index].kv, &swap, &err) == 0)
         swap_start(t, index, &swap, false);
     else if (t->plans_memory && room == KV_ROOM_COMING)
-        wants_in(t, index, true);
+        swap_in_hold(t, index);
     else if (t->plans_memory)
         turn_kv_where(t, index); /* it stays */
 }
@@ -134,7 +145,7 @@ void turn_swap_in_ahead(struct br_turn *t, uint32_t index)
     const struct turn_seq *s = &t->seqs[index];
     struct br_kv_swap swap;
     struct br_err err;
-    if (!swap_in_possible(t, index))
+    if (!s->id || !swap_in_possible(t, index))
         return;
     turn_room_meet(t);
     if (br_kv_device_blocks_free(t->kv, t->models[s->slot].kv_shape) < br_kv_blocks(t->kv, s->kv) + 2 * t->step.n)

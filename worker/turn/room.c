@@ -86,7 +86,11 @@ uint64_t turn_room_load(struct br_turn *t, uint32_t slot, uint64_t bytes, bool v
 
 bool turn_room_require(struct br_turn *t, uint32_t slot, uint32_t keep)
 {
+    if (!br_residency_placed(t->residency, slot) && t->plans_memory)
+        turn_room_load(t, slot, UINT64_MAX, false);
     while (!br_residency_placed(t->residency, slot)) {
+        if (t->plans_memory && (t->moving || t->n_swaps > t->n_swaps_in))
+            return false;
         if (turn_room_load(t, slot, UINT64_MAX, true))
             continue;
         if (t->moving || turn_kv_victim(t, slot, -1, keep) != KV_ROOM_MADE)

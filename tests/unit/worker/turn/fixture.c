@@ -238,7 +238,6 @@ void fx_config(const struct fx_models *m, struct br_turn_config *config)
 {
     br_turn_config_init(config);
     config->kv_bytes = 16 << 20;
-    config->policy = "quota-rr";
     config->host_kv_bytes = 16 << 20;
     config->device.memory_bytes = m->all_bytes + config->kv_bytes + 4096;
     config->max_context = 256;

@@ -15,14 +15,6 @@ void turn_check(struct br_turn *t)
     abort();
 }
 
-static void swap_out(struct br_turn *t, uint32_t seq)
-{
-    if (!t->seqs[seq].id)
-        return;
-    if (t->seqs[seq].in_step || !turn_swap_out(t, seq))
-        turn_kv_where(t, seq); /* it stays */
-}
-
 static void drop(struct br_turn *t, uint32_t seq)
 {
     if (!t->seqs[seq].id)
@@ -64,7 +56,8 @@ static const struct br_dev_action *actions_before_step(struct br_turn *t)
             step = a;
             break;
         case BR_DO_SWAP_OUT:
-            swap_out(t, a->seq);
+            if (t->seqs[a->seq].id)
+                turn_swap_out(t, a->seq);
             break;
         case BR_DO_DROP:
             drop(t, a->seq);

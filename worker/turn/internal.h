@@ -21,8 +21,8 @@ enum {
     TURN_MAX_LOADS = 64,   /* asked for and not there yet */
     TURN_MAX_FRUITLESS = 11,
     TURN_LEAST_TOKENS = 300, /* of KV beside a model's weights: what the policies keep free for growth */
-    TURN_MAX_MOVES = 256, /* KV blocks moved within the device at a time */
-    TURN_POLL_NS = 50000, /* how often events are looked at on a device that cannot notify */
+    TURN_MAX_MOVES = 256,    /* KV blocks moved within the device at a time */
+    TURN_POLL_NS = 50000,    /* how often events are looked at on a device that cannot notify */
 };
 /* With work and nothing under way, the decision is made anew after that long at the latest. */
 static const int64_t TURN_GUARD_NS = 100 * BR_NS_PER_MS;
@@ -56,6 +56,7 @@ struct turn_seq {
     bool paused;
     bool in_step;   /* picked for the step being built or running */
     bool wants_in;  /* a swap-in that waits for room which is coming */
+    bool wants_out; /* a swap-out that waits for copies under way */
     bool cancelled; /* ends at the next boundary */
     bool forgotten; /* ... without an output */
 };
@@ -122,7 +123,7 @@ struct br_turn {
     int32_t move_ticket;
     uint64_t kv_end, kv_most; /* KV lies in front of this offset in memory; bytes it may take at most */
     uint64_t planned;         /* bytes of memory that the policy plans with */
-    uint32_t n_wants_in;
+    uint32_t n_wants;         /* swaps held back */
 
     struct turn_load loads[TURN_MAX_LOADS];
     uint32_t n_loads;
@@ -190,7 +191,7 @@ enum kv_room {
     KV_ROOM_REFUSED, /* not at present */
 };
 void turn_kv_where(struct br_turn *t, uint32_t index); /* tells the core */
-bool turn_swap_out(struct br_turn *t, uint32_t index); /* false: host full, or too many swaps under way */
+void turn_swap_out(struct br_turn *t, uint32_t index); /* as the core asked; whatever comes of it is told */
 void turn_swap_in_ahead(struct br_turn *t, uint32_t index);
 void turn_swap_in(struct br_turn *t, uint32_t index); /* starts it, or what has to go before it */
 void turn_swaps_go(struct br_turn *t);                /* those that waited for room */

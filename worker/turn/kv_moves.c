@@ -63,7 +63,7 @@ static void swap_start(struct br_turn *t, uint32_t index, const struct br_kv_swa
     turn_kv_where(t, index);
 }
 
-bool turn_swap_out(struct br_turn *t, uint32_t index)
+static bool swap_out_start(struct br_turn *t, uint32_t index)
 {
     struct turn_seq *s = &t->seqs[index];
     struct br_kv_swap swap;
@@ -76,18 +76,35 @@ bool turn_swap_out(struct br_turn *t, uint32_t index)
     return true;
 }
 
-static void wants_in(struct br_turn *t, uint32_t index, bool wants)
+static void wants(struct br_turn *t, uint32_t index, bool in, bool out)
 {
-    t->n_wants_in += (uint32_t)wants - (uint32_t)t->seqs[index].wants_in;
-    t->seqs[index].wants_in = wants;
+    struct turn_seq *s = &t->seqs[index];
+    t->n_wants += (uint32_t)(in || out) - (uint32_t)(s->wants_in || s->wants_out);
+    s->wants_in = in;
+    s->wants_out = out;
 }
 
 /* Held back: to the core it is on its way. */
-static void swap_in_hold(struct br_turn *t, uint32_t index)
+static void swap_hold(struct br_turn *t, uint32_t index, bool out)
 {
-    wants_in(t, index, true);
+    wants(t, index, !out, out);
     turn_tell(t, &(struct br_dev_event){
                      .kind = BR_DEV_KV, .slot = t->seqs[index].slot, .seq = index, .kv = BR_DEV_KV_MOVING});
+}
+
+/* The room is needed: what finds none on the host is computed again, if the policy has planned with it. */
+void turn_swap_out(struct br_turn *t, uint32_t index)
+{
+    bool there = br_kv_where(t->kv, t->seqs[index].kv) == BR_KV_DEVICE && !t->seqs[index].in_step;
+    wants(t, index, false, false);
+    if (there && swap_out_start(t, index))
+        return;
+    if (!there || !t->plans_memory)
+        turn_kv_where(t, index); /* it stays */
+    else if (t->n_swaps == TURN_MAX_SWAPS || t->moving)
+        swap_hold(t, index, true);
+    else
+        turn_kv_drop(t, index);
 }
 
 static bool swap_in_possible(const struct br_turn *t, uint32_t index)
@@ -114,9 +131,9 @@ void turn_swap_in(struct br_turn *t, uint32_t index)
     struct br_kv_swap swap;
     struct br_err err;
     enum kv_room room;
-    wants_in(t, index, false);
     if (!t->seqs[index].id)
         return;
+    wants(t, index, false, false);
     if (!swap_in_possible(t, index)) {
         if (t->plans_memory)
             turn_kv_where(t, index);
@@ -127,16 +144,18 @@ void turn_swap_in(struct br_turn *t, uint32_t index)
         br_kv_swap_in(t->kv, t->seqs[index].kv, &swap, &err) == 0)
         swap_start(t, index, &swap, false);
     else if (t->plans_memory && room == KV_ROOM_COMING)
-        swap_in_hold(t, index);
+        swap_hold(t, index, false);
     else if (t->plans_memory)
         turn_kv_where(t, index); /* it stays */
 }
 
 void turn_swaps_go(struct br_turn *t)
 {
-    for (uint32_t i = 0; t->n_wants_in && i < t->config.max_seqs; i++)
+    for (uint32_t i = 0; t->n_wants && i < t->config.max_seqs; i++)
         if (t->seqs[i].wants_in)
             turn_swap_in(t, i);
+        else if (t->seqs[i].wants_out)
+            turn_swap_out(t, i);
 }
 
 /* Only into free room, and not the last of it: the sequences of the running step take a block now and then. */
@@ -165,7 +184,7 @@ void turn_kv_drop(struct br_turn *t, uint32_t index)
         turn_kv_where(t, index);
         return;
     }
-    wants_in(t, index, false);
+    wants(t, index, false, false);
     br_kv_drop(t->kv, s->kv);
     s->n_blocks = s->n_kv = 0;
     t->stats.drops++;
@@ -175,7 +194,7 @@ void turn_kv_drop(struct br_turn *t, uint32_t index)
 
 void turn_kv_forget(struct br_turn *t, uint32_t index)
 {
-    wants_in(t, index, false);
+    wants(t, index, false, false);
     if (t->seqs[index].kv != BR_KV_NONE)
         br_kv_close(t->kv, t->seqs[index].kv);
 }
@@ -210,13 +229,25 @@ static bool may_take(const struct br_turn *t, uint32_t slot, int32_t index, uint
            (!s || v->slot != slot || (uint32_t)index == keep || v->arrival_ns > s->arrival_ns);
 }
 
+/* KV that is here although the core has it elsewhere, since it did not fit its plan; -1: none. */
+static int32_t stray(const struct br_turn *t, uint32_t slot, int32_t index)
+{
+    for (uint32_t i = 0; t->plans_memory && i < t->config.max_seqs; i++)
+        if (t->seq_ids[i] && !t->seqs[i].in_step && (t->seqs[i].slot != slot || index < 0) &&
+            br_kv_where(t->kv, t->seqs[i].kv) == BR_KV_DEVICE)
+            return (int32_t)i;
+    return -1;
+}
+
 enum kv_room turn_kv_victim(struct br_turn *t, uint32_t slot, int32_t index, uint32_t keep)
 {
     int32_t victim = br_dev_kv_victim(t->core, slot, keep);
+    if (victim < 0)
+        victim = stray(t, slot, index);
     if (victim < 0 || !may_take(t, slot, index, keep, (uint32_t)victim) ||
         br_kv_where(t->kv, t->seqs[victim].kv) != BR_KV_DEVICE || !victim_release(t, (uint32_t)victim))
         return t->n_swaps > t->n_swaps_in ? KV_ROOM_COMING : KV_ROOM_REFUSED;
-    if (turn_swap_out(t, (uint32_t)victim))
+    if (swap_out_start(t, (uint32_t)victim))
         return KV_ROOM_COMING;
     if (t->n_swaps == TURN_MAX_SWAPS || t->moving)
         return KV_ROOM_COMING;

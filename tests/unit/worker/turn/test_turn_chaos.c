@@ -41,8 +41,8 @@ static void config_draw(struct br_rng *rng, bool late, struct br_turn_config *co
     config->policy = "chaos";
     config->slab_bytes = br_rng_next(rng) < .5 ? 24 << 10 : 96 << 10;
     config->kv_bytes = 0;
-    config->device.memory_bytes =
-        models.largest_bytes + (256 << 10) + (uint64_t)(br_rng_next(rng) * (double)models.all_bytes / 2);
+    config->device.memory_bytes = models.largest_bytes + (256 << 10) + models.largest_bytes / 5 +
+                                  (uint64_t)(br_rng_next(rng) * (double)models.all_bytes / 2);
     config->host_kv_bytes = br_rng_next(rng) < .3 ? 2 * config->slab_bytes : 16 << 20;
     config->max_batch = 1 + (uint32_t)(8 * br_rng_next(rng));
     config->prefill_chunk = 1 + (uint32_t)(40 * br_rng_next(rng));

@@ -44,9 +44,15 @@ struct br_device_ops {
     bool (*event_done)(const struct br_event *event); /* an event never recorded is done */
     void (*event_sync)(struct br_event *event);       /* blocks the caller */
     void (*event_wait)(struct br_stream *stream, struct br_event *event);
+    /* So that nobody has to poll event_done; a device has one of them, the other is NULL (without both: poll).
+     * stream_notify calls fn(ctx) once, on a thread of the device's, when the stream has come this far; fn must be
+     * short, not block, and not call the device. next_ns says when, on the monotonic clock, a command will end next, or
+     * the present if an event was reached since it was asked last; INT64_MAX: nothing is under way. */
+    void (*stream_notify)(struct br_stream *stream, void (*fn)(void *ctx), void *ctx);
+    int64_t (*next_ns)(struct br_device *dev);
     /* Starts a copy; host memory (sim: src and dst may be any, nothing is read) must stay valid until an event after it
      * is done. H2D and D2H share nothing: the link is full duplex, each direction capped at link_bytes_per_s over all
-     * streams. */
+     * streams. D2D: the two may overlap. */
     void (*copy)(struct br_stream *stream, enum br_copy kind, void *dst, const void *src, uint64_t bytes);
 };
 

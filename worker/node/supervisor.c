@@ -10,12 +10,15 @@
 #include "base/backoff.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "scheduler/core/policies/policy.h"
 #include "scheduler/core/policy.h"
 #include "worker/node/cache.h"
 #include "worker/node/limits.h"
 #include "worker/node/outline.h"
 
 enum { REFUSAL_MS = 20000, REFUSALS_MAX = 5, STOP_MS = 2000 };
+
+static const uint64_t KV_BYTES = 512ull << 20; /* that a device's memory is chosen to hold beside its weights */
 
 struct supervisor;
 
@@ -201,7 +204,6 @@ void br_worker_config_init(struct br_worker_config *config)
     *config = (struct br_worker_config){
         .device_kind = "cpu",
         .devices = 1,
-        .kv_bytes = 512ull << 20,
         .host_kv_bytes = 1ull << 30,
         .threads = 1,
         .tensor_parallel = 1,
@@ -210,7 +212,7 @@ void br_worker_config_init(struct br_worker_config *config)
         .max_batch = 32,
         .max_context = 32768,
         .max_seqs = 8192,
-        .policy = "quota-rr",
+        .policy = "slack",
         .quota_max_s = 4,
         .log_level = BR_INFO,
     };
@@ -224,7 +226,7 @@ static bool address_known(const char *address)
 
 int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
 {
-    const char *policies;
+    const char *policies, *others;
     if (!c->node || !*c->node || strchr(c->node, '/') || strlen(c->node) > 64)
         return br_err_set(err, BR_EINVAL, "the node needs a name of 1 to 64 characters without '/'");
     if (!c->scheduler)
@@ -232,8 +234,8 @@ int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
     if (!address_known(c->scheduler))
         return br_err_set(err, BR_EINVAL, "scheduler-address: '%s' is neither unix:/path nor tcp:host:port",
                           c->scheduler);
-    if (!dev_policy_find(c->policy, &policies))
-        return br_err_set(err, BR_EINVAL, "policy: '%s' is not known; there is: %s", c->policy, policies);
+    if (!dev_policy_find(c->policy, &policies) && !pl_policy_find(c->policy, &others))
+        return br_err_set(err, BR_EINVAL, "policy: '%s' is not known; there are: %s, %s", c->policy, policies, others);
     if (c->devices == 0 || c->devices > 64)
         return br_err_set(err, BR_EINVAL, "%u devices: 1..64", c->devices);
     if (node_limits_check(c, node_memory_bytes(), err))
@@ -257,7 +259,7 @@ static void memory_choose(struct br_worker_config *c, uint64_t weights)
     uint64_t most = half_of_memory() / c->devices;
     if (c->memory_bytes)
         return;
-    c->memory_bytes = (weights < most ? weights : most) + c->kv_bytes + (1ull << 20);
+    c->memory_bytes = (weights < most ? weights : most) + (c->kv_bytes ? c->kv_bytes : KV_BYTES) + (1ull << 20);
     br_log(BR_INFO, "device_memory", "bytes=%" PRIu64 " weights_bytes=%" PRIu64, c->memory_bytes, weights);
 }
 

@@ -27,7 +27,7 @@ struct br_worker_config {
     uint32_t devices;
     uint64_t memory_bytes;  /* of each device; 0: all weights, but at most half of this machine's memory, and KV; sim:
                                0.9  of the GPUs' less 1 GB each */
-    uint64_t kv_bytes;      /* of these, for KV; sim: 0: what the models leave that can be resident together */
+    uint64_t kv_bytes;      /* of these, for KV at most, under quota-rr; 0: whatever weights leave */
     uint64_t host_kv_bytes; /* host memory for KV, for each device; sim: a size, no memory */
     uint64_t link_bytes_per_s; /* host<->device; 0: as fast as it goes; sim: as the catalogue says */
     uint32_t tensor_parallel;  /* sim: GPUs that a device stands for: 1, 2, 4, 8 */

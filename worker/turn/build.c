@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "worker/turn/internal.h"
 
+#define TTFT_DEFAULT_S 10.
 #define TBT_DEFAULT_S .1
 #define SLAB_MIN_BYTES (1ull << 20)
 
@@ -20,7 +21,7 @@ void br_turn_config_init(struct br_turn_config *config)
         .max_batch = 32,
         .prefill_chunk = 256,
         .max_context = 32768,
-        .policy = "quota-rr",
+        .policy = "slack",
         .quota_max_s = 4,
     };
 }
@@ -32,7 +33,7 @@ static int config_check(struct br_turn_config *c, struct br_err *err)
     if (c->prefill_chunk == 0 || c->max_context == 0 || c->max_seqs == 0)
         return br_err_set(err, BR_EINVAL, "prefill chunk %u, max context %u, max sequences %u: none may be 0",
                           c->prefill_chunk, c->max_context, c->max_seqs);
-    if (c->kv_bytes == 0 || c->kv_bytes >= c->device.memory_bytes)
+    if (c->kv_bytes >= c->device.memory_bytes)
         return br_err_set(err, BR_EINVAL,
                           "%" PRIu64 " bytes for KV of %" PRIu64 " bytes of device memory leave none for weights",
                           c->kv_bytes, c->device.memory_bytes);
@@ -44,7 +45,7 @@ static int config_check(struct br_turn_config *c, struct br_err *err)
 static int device_start(struct br_turn *t, struct br_err *err)
 {
     const struct br_device_ops *ops;
-    int rc = br_device_create(&t->config.device, &t->dev, err);
+    int rc = (t->config.device_create ? t->config.device_create : br_device_create)(&t->config.device, &t->dev, err);
     if (rc)
         return rc;
     ops = t->dev->ops;
@@ -55,15 +56,11 @@ static int device_start(struct br_turn *t, struct br_err *err)
         rc = ops->stream_create(t->dev, &t->kv_out, err);
     if (rc == 0)
         rc = ops->event_create(t->dev, &t->step_done, err);
+    if (rc == 0)
+        rc = ops->event_create(t->dev, &t->moved, err);
     for (uint32_t i = 0; rc == 0 && i < TURN_MAX_SWAPS; i++)
         rc = ops->event_create(t->dev, &t->swaps[i].done, err);
     return rc;
-}
-
-/* KV begins this far into the device's memory; weights end there. */
-static uint64_t arena_bytes(const struct br_turn *t)
-{
-    return (t->config.device.memory_bytes - t->config.kv_bytes) & ~4095ull;
 }
 
 static void model_describe(struct br_turn *t, const struct br_turn_model *from, struct turn_model *m)
@@ -92,18 +89,20 @@ static void models_describe(struct br_turn *t, const struct br_turn_model *model
         model_describe(t, &models[i], &t->models[i]);
 }
 
+/* Small pieces waste little memory (of each KV shape one piece may be part-filled), large ones make long copies. */
 static uint64_t slab_choose(const struct br_turn *t)
 {
-    uint64_t largest = 0, slab = t->config.kv_bytes / 64;
+    uint64_t most = t->config.kv_bytes ? t->config.kv_bytes : t->config.device.memory_bytes / 2;
+    uint64_t largest = 0, slab = most / 64;
     if (t->config.slab_bytes)
         return t->config.slab_bytes;
     for (uint32_t i = 0; i < t->n_models; i++)
-        if (t->models[i].info.kv_block_bytes > largest && t->models[i].info.kv_block_bytes <= t->config.kv_bytes)
+        if (t->models[i].info.kv_block_bytes > largest && t->models[i].info.kv_block_bytes <= most)
             largest = t->models[i].info.kv_block_bytes;
     slab = slab < SLAB_MIN_BYTES ? SLAB_MIN_BYTES : slab;
     slab = slab > 4 * largest ? 4 * largest : slab;
     slab = slab < largest ? largest : slab;
-    slab = slab > t->config.kv_bytes ? t->config.kv_bytes : slab;
+    slab = slab > most ? most : slab;
     return slab & ~63ull;
 }
 
@@ -116,18 +115,34 @@ static uint64_t smallest_block(const struct br_turn *t)
     return smallest;
 }
 
+/* What of the memory a policy may plan with. Each KV shape may have one slab that is filled in part and that merging
+ * cannot empty; everything else that is free can be brought into one piece. Where that would be much of a small memory
+ * a plan may fail now and then, which costs time alone. */
+static uint64_t memory_planned(const struct br_turn *t)
+{
+    uint64_t parts = 0;
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        bool seen = !t->models[i].image;
+        for (uint32_t k = 0; k < i; k++)
+            seen = seen || t->models[k].info.kv_block_bytes == t->models[i].info.kv_block_bytes;
+        parts += seen ? 0 : t->config.slab_bytes;
+    }
+    return t->kv_end - (parts < t->kv_end / 16 ? parts : t->kv_end / 16);
+}
+
 static int kv_start(struct br_turn *t, struct br_err *err)
 {
-    struct br_kv_config c = {.device_bytes = t->config.kv_bytes,
+    struct br_kv_config c = {.device_bytes = t->config.device.memory_bytes,
                              .host_bytes = t->config.host_kv_bytes,
                              .max_shapes = t->n_models ? t->n_models : 1,
                              .max_seqs = t->config.max_seqs + TURN_MAX_SWAPS,
                              .max_blocks_per_seq = t->config.max_context / BR_KV_TOKENS + 1,
+                             .max_moves = TURN_MAX_MOVES,
                              .min_block_bytes = smallest_block(t)};
+    int rc;
     c.slab_bytes = t->config.slab_bytes = slab_choose(t);
     if (c.min_block_bytes > c.slab_bytes)
         c.min_block_bytes = 0; /* such a model is refused by br_kv_shape_add, with the numbers */
-    t->kv_base = t->dev->memory + arena_bytes(t);
     if (c.host_bytes) {
         int access = t->dev->ops->timed ? PROT_NONE : PROT_READ | PROT_WRITE;
         t->host_kv = mmap(NULL, c.host_bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -136,14 +151,28 @@ static int kv_start(struct br_turn *t, struct br_err *err)
             return br_err_errno(err, BR_ENOMEM, "%" PRIu64 " bytes of host memory for KV", c.host_bytes);
         }
     }
-    return br_kv_create(&c, &t->kv, err);
+    rc = br_kv_create(&c, &t->kv, err);
+    if (rc)
+        return rc;
+    t->kv_end = br_kv_device_end(t->kv);
+    t->planned = t->plans_memory ? memory_planned(t) : t->kv_end;
+    return 0;
 }
 
 static int engine_start(struct br_turn *t, struct br_err *err)
 {
     struct br_engine_limits limits = {
         .max_rows = t->config.max_step_tokens, .max_items = t->config.max_batch, .max_context = t->config.max_context};
+    return br_engine_create(t->dev, &limits, &t->engine, err);
+}
+
+static int core_start(struct br_turn *t, struct br_err *err)
+{
     struct br_dev_config core = {.policy = t->config.policy,
+                                 .memory_bytes = (int64_t)t->planned,
+                                 .link_bytes_per_s = t->link_bytes_per_s,
+                                 .chunk_bytes = (int64_t)t->config.chunk_bytes,
+                                 .hysteresis = t->config.hysteresis,
                                  .max_slots = t->n_models ? t->n_models : 1,
                                  .max_seqs = t->config.max_seqs,
                                  .max_batch = t->config.max_batch,
@@ -151,10 +180,7 @@ static int engine_start(struct br_turn *t, struct br_err *err)
                                  .prefill_chunk = t->config.prefill_chunk,
                                  .quota_max_s = t->config.quota_max_s,
                                  .switch_every_step = t->config.switch_every_step};
-    int rc = br_engine_create(t->dev, &limits, &t->engine, err);
-    if (rc == 0)
-        rc = br_dev_create(&core, &t->core, err);
-    return rc;
+    return br_dev_create(&core, &t->core, err);
 }
 
 /* While costs are measured the core knows no slots yet: whatever is there may go. */
@@ -179,26 +205,64 @@ static void weights_changed(void *ctx, uint32_t slot, uint64_t bytes, uint64_t b
                   &(struct br_dev_event){.kind = BR_DEV_WEIGHTS, .slot = slot, .bytes = bytes, .bytes_all = bytes_all});
 }
 
+static void weights_arrived(void *ctx)
+{
+    inbox_poke(&((struct br_turn *)ctx)->inbox);
+}
+
 static int residency_start(struct br_turn *t, struct br_err *err)
 {
-    struct br_residency_cb cb = {t, weights_victim, weights_changed};
-    uint32_t units = 0;
+    struct br_residency_cb cb = {t, weights_victim, weights_changed, weights_arrived};
+    struct br_residency_config c = {
+        .memory = t->dev->memory, .max_slots = t->n_models, .tell_at_once = !t->plans_memory};
     for (uint32_t i = 0; i < t->n_models; i++)
-        units += t->models[i].image ? t->models[i].image->layout.units : 0;
-    return br_residency_create(t->dev, t->dev->memory, arena_bytes(t), t->n_models, units, &cb, &t->residency, err);
+        c.max_units += t->models[i].image ? t->models[i].image->layout.units : 0;
+    c.bytes = t->planned - t->config.slab_bytes; /* a model needs some KV beside it */
+    return br_residency_create(t->dev, &c, &cb, &t->residency, err);
+}
+
+/* What KV may take at most. A policy that plans memory sees to it that weights fit beside KV; otherwise the largest
+ * model must always fit, whatever KV there is. */
+static uint64_t kv_most(const struct br_turn *t)
+{
+    uint64_t largest = 0, most;
+    if (t->plans_memory)
+        return t->kv_end;
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (t->models[i].engine && t->models[i].info.weight_bytes > largest)
+            largest = t->models[i].info.weight_bytes;
+    most = t->kv_end - largest;
+    most = t->config.kv_bytes && t->config.kv_bytes < most ? t->config.kv_bytes : most;
+    return most / t->config.slab_bytes * t->config.slab_bytes;
 }
 
 /* Tokens of one sequence that is alone on the device. */
-static int model_kv(struct br_turn *t, struct turn_model *m, struct br_err *err)
+static void model_kv_most(struct br_turn *t, struct turn_model *m)
 {
-    uint64_t slabs = t->config.kv_bytes / t->config.slab_bytes, most;
-    int rc = br_kv_shape_add(t->kv, m->info.kv_block_bytes, &m->kv_shape, err);
-    if (rc)
-        return rc;
-    m->kv_blocks_most = slabs * (t->config.slab_bytes / m->info.kv_block_bytes);
+    uint64_t room = t->planned - m->info.weight_bytes, most = t->kv_most < room ? t->kv_most : room;
+    m->kv_blocks_most = most / t->config.slab_bytes * (t->config.slab_bytes / m->info.kv_block_bytes);
     most = m->kv_blocks_most * BR_KV_TOKENS;
     m->info.max_context = (uint32_t)(most < m->max_positions ? most : m->max_positions);
-    return 0;
+}
+
+/* KV of one token as it fills slabs: what is left over in a slab behind its last whole block counts too. */
+static uint64_t kv_token_bytes(const struct br_turn *t, const struct turn_model *m)
+{
+    uint64_t tokens = t->config.slab_bytes / m->info.kv_block_bytes * BR_KV_TOKENS;
+    return (t->config.slab_bytes + tokens - 1) / tokens;
+}
+
+/* A policy that plans memory serves no model beside which a sequence could not grow. */
+static int model_fits(const struct br_turn *t, const struct turn_model *m, struct br_err *err)
+{
+    uint64_t kv = TURN_LEAST_TOKENS * kv_token_bytes(t, m);
+    if (!t->plans_memory || m->info.weight_bytes + kv <= t->planned)
+        return 0;
+    return br_err_set(err, BR_ENOMEM,
+                      "weights need %" PRIu64 " bytes and KV of %d tokens %" PRIu64 ", the device has %" PRIu64
+                      ": give it "
+                      "more memory",
+                      m->info.weight_bytes, TURN_LEAST_TOKENS, kv, t->planned);
 }
 
 static int model_sampler(struct br_turn *t, uint32_t slot, struct br_err *err)
@@ -215,7 +279,9 @@ static int model_add(struct br_turn *t, uint32_t slot, struct br_err *err)
 {
     struct turn_model *m = &t->models[slot];
     struct br_engine_model *engine;
-    int rc = model_kv(t, m, err);
+    int rc = br_kv_shape_add(t->kv, m->info.kv_block_bytes, &m->kv_shape, err);
+    if (rc == 0)
+        rc = model_fits(t, m, err);
     if (rc == 0)
         rc = model_sampler(t, slot, err);
     if (rc == 0)
@@ -243,20 +309,30 @@ static void models_add(struct br_turn *t)
         if (!m->engine)
             br_log(BR_ERROR, "model_not_served", "model=%s why=%s", m->info.name, BR_Q(m->info.error));
     }
+    t->kv_most = kv_most(t);
+    for (uint32_t i = 0; i < t->n_models; i++)
+        if (t->models[i].engine)
+            model_kv_most(t, &t->models[i]);
+    turn_room_meet(t);
 }
 
-static void slots_add(struct br_turn *t)
+void turn_slot_tell(struct br_turn *t, uint32_t slot)
 {
-    for (uint32_t i = 0; i < t->n_models; i++)
-        if (t->models[i].engine)
-            turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SLOT_ADD,
-                                                .slot = i,
-                                                .step_s = t->models[i].info.step_s,
-                                                .load_s = t->models[i].info.load_s,
-                                                .tbt_s = TBT_DEFAULT_S});
-    for (uint32_t i = 0; i < t->n_models; i++)
-        if (t->models[i].engine)
-            weights_changed(t, i, br_residency_bytes(t->residency, i), t->models[i].info.weight_bytes);
+    const struct turn_model *m = &t->models[slot];
+    const struct br_turn_terms *terms = &m->terms;
+    turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SLOT_ADD,
+                                        .slot = slot,
+                                        .step_s = m->info.step_s,
+                                        .load_s = m->info.load_s,
+                                        .ttft_s = terms->ttft_s > 0 ? terms->ttft_s : TTFT_DEFAULT_S,
+                                        .tbt_s = terms->tbt_s > 0 ? terms->tbt_s : TBT_DEFAULT_S,
+                                        .rate = terms->rate,
+                                        .weight = terms->weight,
+                                        .pinned = terms->pinned,
+                                        .bytes_all = m->info.weight_bytes,
+                                        .kv_token_bytes = kv_token_bytes(t, m),
+                                        .shape = m->shape});
+    weights_changed(t, slot, br_residency_bytes(t->residency, slot), m->info.weight_bytes);
 }
 
 static void tables_start(struct br_turn *t)
@@ -277,6 +353,8 @@ int br_turn_create(const struct br_turn_config *config, const struct br_turn_mod
     t->config = *config;
     t->cb = *cb;
     t->last_slot = -1;
+    t->wake_ns = t->retry_ns = -1;
+    t->plans_memory = !config->policy || strcmp(config->policy, "quota-rr") != 0;
     inbox_init(&t->inbox);
     pthread_mutex_init(&t->published_mutex, NULL);
     rc = config_check(&t->config, err);
@@ -295,7 +373,12 @@ int br_turn_create(const struct br_turn_config *config, const struct br_turn_mod
         t->profiling = true;
         turn_profile(t);
         t->profiling = false;
-        slots_add(t);
+        rc = core_start(t, err);
+    }
+    if (rc == 0) {
+        for (uint32_t i = 0; i < t->n_models; i++)
+            if (t->models[i].engine)
+                turn_slot_tell(t, i);
         rc = turn_start(t, err);
     }
     if (rc) {
@@ -347,6 +430,8 @@ static void device_release(struct br_turn *t)
             ops->event_destroy(t->swaps[i].done);
     if (t->step_done)
         ops->event_destroy(t->step_done);
+    if (t->moved)
+        ops->event_destroy(t->moved);
     ops->destroy(t->dev);
 }
 

@@ -15,6 +15,7 @@ void inbox_init(struct inbox *inbox)
     pthread_cond_init(&inbox->emptied, &attr);
     pthread_condattr_destroy(&attr);
     inbox->head = inbox->n = 0;
+    inbox->poked = false;
 }
 
 void inbox_command_free(struct inbox_command *command)
@@ -66,13 +67,22 @@ static struct timespec time_after(int64_t timeout_ns)
     return (struct timespec){.tv_sec = at / BR_NS_PER_S, .tv_nsec = at % BR_NS_PER_S};
 }
 
+void inbox_poke(struct inbox *inbox)
+{
+    pthread_mutex_lock(&inbox->mutex);
+    inbox->poked = true;
+    pthread_cond_signal(&inbox->filled);
+    pthread_mutex_unlock(&inbox->mutex);
+}
+
 void inbox_wait(struct inbox *inbox, int64_t timeout_ns)
 {
     struct timespec until = time_after(timeout_ns < 0 ? 0 : timeout_ns);
     int rc = 0;
     pthread_mutex_lock(&inbox->mutex);
-    while (inbox->n == 0 && rc == 0)
+    while (inbox->n == 0 && !inbox->poked && rc == 0)
         rc = timeout_ns < 0 ? pthread_cond_wait(&inbox->filled, &inbox->mutex)
                             : pthread_cond_timedwait(&inbox->filled, &inbox->mutex, &until);
+    inbox->poked = false;
     pthread_mutex_unlock(&inbox->mutex);
 }

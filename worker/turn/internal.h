@@ -18,17 +18,25 @@
 enum {
     TURN_MAX_SWAPS = 256,  /* under way at once */
     TURN_ROW_BUCKETS = 20, /* step times are kept by log2 of a step's rows */
-    TURN_POLL_NS = 50000,  /* how often copies are looked at while nothing can be computed */
+    TURN_MAX_LOADS = 64,   /* asked for and not there yet */
+    TURN_MAX_FRUITLESS = 11,
+    TURN_LEAST_TOKENS = 300, /* of KV beside a model's weights: what the policies keep free for growth */
+    TURN_MAX_MOVES = 256,    /* KV blocks moved within the device at a time */
+    TURN_POLL_NS = 50000,    /* how often events are looked at on a device that cannot notify */
 };
+/* With work and nothing under way, the decision is made anew after that long at the latest. */
+static const int64_t TURN_GUARD_NS = 100 * BR_NS_PER_MS;
 
 struct turn_model {
     struct br_turn_model_info info;
+    struct br_turn_terms terms;
     const struct br_weight_image *image;
     const struct br_tokenizer *tokenizer;
     struct br_engine_model *engine; /* owned; NULL: not served */
     struct br_sampler *sampler;     /* owned by the first model with this vocabulary */
     uint32_t kv_shape, max_positions;
     uint64_t kv_blocks_most;         /* of one sequence alone on the device */
+    struct br_step_shape shape;      /* measured or estimated */
     double step_s[TURN_ROW_BUCKETS]; /* with all weights there; 0: not seen yet */
     double compute_s;
 };
@@ -46,7 +54,10 @@ struct turn_seq {
     uint32_t n_blocks;
     struct br_end_watch *watch; /* owned */
     int64_t arrival_ns;
+    bool paused;
     bool in_step;   /* picked for the step being built or running */
+    bool wants_in;  /* a swap-in that waits for room which is coming */
+    bool wants_out; /* a swap-out that waits for copies under way */
     bool cancelled; /* ends at the next boundary */
     bool forgotten; /* ... without an output */
 };
@@ -60,9 +71,23 @@ struct turn_swap {
     bool out;
 };
 
+/* A BR_DO_LOAD with bytes: held until there is room, then on its way. The first of the list is the oldest. */
+struct turn_load {
+    uint32_t slot, mark; /* mark: br_residency_mark when it was enqueued */
+    uint64_t bytes;
+    bool flying;
+};
+
+/* How long at least one of something was under way. */
+struct turn_busy {
+    uint32_t n;
+    int64_t from_ns;
+    double s;
+};
+
 struct turn_step {
     bool on;
-    bool cold; /* started before all of its weights were there */
+    bool cold; /* it waited: started before all of its weights were there */
     uint32_t slot, n, rows;
     int64_t start_ns;
     uint32_t seq[BR_DEV_MAX_ITEMS];
@@ -82,9 +107,9 @@ struct br_turn {
     struct br_kv *kv;
     struct br_dev *core;
     struct br_dev_actions actions, unused; /* of a boundary; of other events: none */
-    br_devptr kv_base;
-    unsigned char *host_kv; /* mmap */
+    unsigned char *host_kv;                /* mmap */
 
+    double link_bytes_per_s; /* configured or measured */
     struct turn_model *models;
     uint32_t n_models;
     struct turn_seq *seqs; /* [max_seqs]; index = the core's */
@@ -92,13 +117,29 @@ struct br_turn {
     uint32_t n_seqs;
 
     struct turn_swap swaps[TURN_MAX_SWAPS]; /* the first n_swaps are under way */
-    uint32_t n_swaps;
+    uint32_t n_swaps, n_swaps_in;
+
+    struct br_event *moved; /* KV blocks moved within the device */
+    bool moving;
+    int32_t move_ticket;
+    uint64_t kv_end, kv_most; /* KV lies in front of this offset in memory; bytes it may take at most */
+    uint64_t planned;         /* bytes of memory that the policy plans with */
+    uint32_t n_wants;         /* swaps held back */
+
+    struct turn_load loads[TURN_MAX_LOADS];
+    uint32_t n_loads;
+    struct turn_busy busy_load, busy_kv_in, busy_kv_out;
 
     struct turn_step step;
     float *logits; /* [max_batch][vocab_max] */
     uint32_t vocab_max;
     int32_t last_slot; /* of the last step; -1: none yet */
 
+    bool plans_memory; /* the policy knows what fits: loads in chunks, told when they are there */
+    bool changed;      /* something happened since the last decision */
+    int64_t wake_ns;   /* decide then even if nothing happens, says the policy; < 0: no need */
+    int64_t retry_ns;  /* ... since the last decision gave no step; < 0: no need */
+    uint32_t fruitless;
     bool profiling, draining, stopping, drained_said;
     int64_t start_ns;
     struct br_turn_stats stats;
@@ -113,14 +154,31 @@ struct br_turn {
 };
 
 /* build.c */
-void turn_release(struct br_turn *t);                  /* all of it, in whatever state create left it */
-int turn_start(struct br_turn *t, struct br_err *err); /* turn.c */
+void turn_release(struct br_turn *t); /* all of it, in whatever state create left it */
+int turn_start(struct br_turn *t, struct br_err *err);
+void turn_slot_tell(struct br_turn *t, uint32_t slot); /* the core: a model and its terms */
+
+/* turn.c */
 /* profile.c: measured or estimated step_s and load_s of every model that is served. */
 void turn_profile(struct br_turn *t);
 
 /* turn.c */
 void turn_tell(struct br_turn *t, const struct br_dev_event *event);
-void turn_take_commands(struct br_turn *t);
+/* Wakes the turn thread when the stream has come this far. */
+void turn_notify(struct br_turn *t, struct br_stream *stream);
+
+/* actions.c: a decision and what it asks for. */
+void turn_boundary(struct br_turn *t);
+void turn_beside(struct br_turn *t);
+void turn_check(struct br_turn *t);
+
+/* loads.c */
+void turn_load_ask(struct br_turn *t, uint32_t slot, uint64_t bytes);
+void turn_loads_go(struct br_turn *t);   /* those held, as far as there is room now */
+void turn_loads_poll(struct br_turn *t); /* tells of those that are there */
+/* Nothing is under way that could give the room one waits for: it takes it from whom the core says, or gives up. */
+void turn_loads_force(struct br_turn *t);
+bool turn_loads_flying(const struct br_turn *t);
 
 /* seqs.c */
 int32_t turn_seq_find(const struct br_turn *t, uint64_t id);
@@ -137,15 +195,38 @@ enum kv_room {
     KV_ROOM_REFUSED, /* not at present */
 };
 void turn_kv_where(struct br_turn *t, uint32_t index); /* tells the core */
-bool turn_swap_out(struct br_turn *t, uint32_t index); /* false: host full, or too many swaps under way */
+void turn_swap_out(struct br_turn *t, uint32_t index); /* as the core asked; whatever comes of it is told */
 void turn_swap_in_ahead(struct br_turn *t, uint32_t index);
 void turn_swap_in(struct br_turn *t, uint32_t index); /* starts it, or what has to go before it */
+void turn_swaps_go(struct br_turn *t);                /* those that waited for room */
 void turn_kv_drop(struct br_turn *t, uint32_t index);
+void turn_kv_forget(struct br_turn *t, uint32_t index); /* the sequence ends */
 /* Takes room from other sequences for `blocks` more blocks of one; keep is never taken. */
 enum kv_room turn_kv_room(struct br_turn *t, uint32_t index, uint32_t keep, uint64_t blocks);
 void turn_poll_swaps(struct br_turn *t);
+/* Another sequence's KV, by the core's choice, goes to the host or is dropped; keep's is never taken. */
+enum kv_room turn_kv_victim(struct br_turn *t, uint32_t slot, int32_t index, uint32_t keep);
 /* Device addresses of the sequence's blocks. */
 void turn_block_table(struct br_turn *t, struct turn_seq *s);
+
+/* room.c: the one memory, where weights and KV meet. */
+/* Lets both have what lies between them. To be called before either is asked what it has room for. */
+void turn_room_meet(struct br_turn *t);
+/* Before work that writes KV is enqueued on the stream. */
+void turn_room_settle(struct br_turn *t, struct br_stream *stream);
+/* Has up to `bytes` of a slot's missing weights come in; returns how many are on their way now. victims: at the cost
+ * of others' weights. */
+uint64_t turn_room_load(struct br_turn *t, uint32_t slot, uint64_t bytes, bool victims);
+/* All of the slot's weights on the device or on their way, whatever it takes; false: room for them is coming, or none
+ * can be made now. No step may be running. */
+bool turn_room_require(struct br_turn *t, uint32_t slot, uint32_t keep);
+/* Is there room for `blocks` more KV blocks of the slot, at no one's cost? Weights are moved out of the way. */
+bool turn_room_kv(struct br_turn *t, uint32_t slot, uint64_t blocks);
+/* Half-empty slabs of one KV shape become whole free ones, for another; true: that is under way. */
+bool turn_room_merge(struct br_turn *t);
+/* Makes room for them at the cost of others' weights, at once. */
+bool turn_room_kv_for_weights(struct br_turn *t, uint32_t slot, uint64_t blocks);
+void turn_room_poll(struct br_turn *t); /* moves within the device that are done */
 
 /* step.c */
 bool turn_step_start(struct br_turn *t, uint32_t slot, const struct br_dev_item *items, uint32_t n);
@@ -153,6 +234,9 @@ void turn_step_finish(struct br_turn *t);
 
 /* report.c */
 void turn_count_step(struct br_turn *t, double wall_s);
+void turn_count_wait(struct br_turn *t, double seconds); /* there was work and nothing was computed */
+void turn_busy_begin(struct turn_busy *busy);
+void turn_busy_end(struct turn_busy *busy);
 void turn_publish(struct br_turn *t);
 
 #endif

@@ -23,10 +23,35 @@ void turn_count_step(struct br_turn *t, double wall_s)
     m->compute_s += compute_s;
     t->stats.compute_s += compute_s;
     t->stats.stalled_s += wall_s - compute_s;
+    t->stats.stalled_weights_s += wall_s - compute_s;
     t->stats.steps++;
     t->stats.rows += step->rows;
-    t->stats.switches += t->last_slot >= 0 && t->last_slot != (int32_t)step->slot;
+    if (t->last_slot >= 0 && t->last_slot != (int32_t)step->slot) {
+        t->stats.switches++;
+        t->stats.switch_hits += !step->cold;
+    }
     t->last_slot = (int32_t)step->slot;
+}
+
+void turn_count_wait(struct br_turn *t, double seconds)
+{
+    t->stats.stalled_s += seconds;
+    if (t->n_loads)
+        t->stats.stalled_weights_s += seconds;
+    else if (t->n_swaps || t->moving)
+        t->stats.stalled_kv_s += seconds;
+}
+
+void turn_busy_begin(struct turn_busy *busy)
+{
+    if (busy->n++ == 0)
+        busy->from_ns = br_now_ns();
+}
+
+void turn_busy_end(struct turn_busy *busy)
+{
+    if (--busy->n == 0)
+        busy->s += (double)(br_now_ns() - busy->from_ns) / 1e9;
 }
 
 static void count_slots(const struct br_turn *t, struct br_turn_slot_stats *slots)
@@ -48,9 +73,13 @@ void turn_publish(struct br_turn *t)
     struct br_residency_stats weights;
     br_residency_stats(t->residency, &weights);
     t->stats.loaded_bytes = weights.loaded_bytes;
+    t->stats.evicted_bytes = weights.evicted_bytes;
     t->stats.moved_bytes = weights.moved_bytes;
     t->stats.compactions = weights.compactions;
-    t->stats.from_scratch = weights.from_scratch;
+    t->stats.slides = weights.slides;
+    t->stats.load_s = t->busy_load.s;
+    t->stats.kv_in_s = t->busy_kv_in.s;
+    t->stats.kv_out_s = t->busy_kv_out.s;
     t->stats.wall_s = (double)(br_now_ns() - t->start_ns) / 1e9;
     pthread_mutex_lock(&t->published_mutex);
     t->published = t->stats;

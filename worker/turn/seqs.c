@@ -28,8 +28,7 @@ void turn_emit(struct br_turn *t, const struct turn_seq *s, const struct br_toke
 
 static void seq_release(struct br_turn *t, struct turn_seq *s)
 {
-    if (s->kv != BR_KV_NONE)
-        br_kv_close(t->kv, s->kv);
+    turn_kv_forget(t, (uint32_t)(s - t->seqs));
     if (s->watch)
         br_end_watch_destroy(s->watch);
     br_seq_spec_free(&s->spec);
@@ -166,6 +165,7 @@ static void seq_tell(struct br_turn *t, uint32_t index)
                                         .seq = index,
                                         .tokens = s->n_ids,
                                         .delivered = s->n_given,
+                                        .weight = s->spec.weight,
                                         .ttft_s = s->spec.ttft_s,
                                         .tbt_s = s->spec.tbt_s,
                                         .age_s = (double)(br_now_ns() - s->arrival_ns) / 1e9});

@@ -13,6 +13,7 @@ static bool kv_extend(struct br_turn *t, uint32_t index, uint32_t keep, uint32_t
     struct br_err err;
     if (before != BR_KV_EMPTY && before != BR_KV_DEVICE)
         return false;
+    turn_room_meet(t);
     while (!br_kv_can_extend(t->kv, s->kv, tokens)) {
         uint64_t more = (tokens + BR_KV_TOKENS - 1) / BR_KV_TOKENS - br_kv_blocks(t->kv, s->kv);
         if (turn_kv_room(t, index, keep, more) != KV_ROOM_MADE)
@@ -93,19 +94,22 @@ bool turn_step_start(struct br_turn *t, uint32_t slot, const struct br_dev_item 
     step->slot = slot;
     step->n = 0;
     keep = oldest_of(t, items, n);
+    if (!turn_room_require(t, slot, keep))
+        return false;
     for (uint32_t i = 0; i < n; i++)
         item_pick(t, &items[i], keep);
     items_settle(t);
     if (step->n == 0)
         return false;
-    br_residency_require(t->residency, slot);
     step->cold = !br_residency_ready(t->residency, slot);
     step->start_ns = br_now_ns();
+    turn_room_settle(t, t->compute);
     if (br_engine_step(t->engine, t->models[slot].engine, t->compute, step->items, step->n, &err)) {
         step_fail(t, err.msg);
         return false;
     }
     t->dev->ops->event_record(t->step_done, t->compute);
+    turn_notify(t, t->compute);
     br_residency_running(t->residency, (int32_t)slot);
     step->on = true;
     return true;
@@ -158,14 +162,13 @@ void turn_step_finish(struct br_turn *t)
 {
     struct turn_step *step = &t->step;
     double wall_s;
-    t->dev->ops->event_sync(t->step_done);
     wall_s = (double)(br_now_ns() - step->start_ns) / 1e9;
     step->on = false;
     br_residency_running(t->residency, -1);
-    turn_take_commands(t); /* a client that went away gets no further token */
     for (uint32_t i = 0; i < step->n; i++)
         item_stepped(t, step->seq[i], &step->items[i]);
-    turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_STEP_DONE, .slot = step->slot, .step_s = wall_s});
+    turn_tell(t, &(struct br_dev_event){
+                     .kind = BR_DEV_STEP_DONE, .slot = step->slot, .step_s = wall_s, .waited = step->cold});
     turn_count_step(t, wall_s);
     for (uint32_t i = 0; i < step->n; i++)
         item_finish(t, step->seq[i], &step->items[i]);

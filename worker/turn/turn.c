@@ -1,4 +1,4 @@
-/* The turn thread: commands in, a decision at every boundary, its actions carried out. */
+/* The turn thread: commands and the device's events in, a decision whenever something has changed. */
 #include "worker/turn/turn.h"
 
 #include <stdlib.h>
@@ -11,6 +11,18 @@
 void turn_tell(struct br_turn *t, const struct br_dev_event *event)
 {
     br_dev_step(t->core, br_now_s(), event, &t->unused);
+    t->changed = true;
+}
+
+static void wake(void *ctx)
+{
+    inbox_poke(&((struct br_turn *)ctx)->inbox);
+}
+
+void turn_notify(struct br_turn *t, struct br_stream *stream)
+{
+    if (t->dev->ops->stream_notify)
+        t->dev->ops->stream_notify(stream, wake, t);
 }
 
 static void command_cancel(struct br_turn *t, const struct inbox_command *c)
@@ -32,7 +44,26 @@ static void command_adopt(struct br_turn *t, const struct inbox_command *c)
         t->seqs[index].fence = c->fence;
 }
 
-void turn_take_commands(struct br_turn *t)
+static void command_pause(struct br_turn *t, const struct inbox_command *c)
+{
+    int32_t index = turn_seq_find(t, c->seq);
+    bool pause = c->kind == INBOX_PAUSE;
+    if (index < 0 || c->fence < t->seqs[index].fence || t->seqs[index].paused == pause)
+        return;
+    t->seqs[index].paused = pause;
+    turn_tell(t, &(struct br_dev_event){.kind = pause ? BR_DEV_SEQ_PAUSE : BR_DEV_SEQ_RESUME,
+                                        .slot = t->seqs[index].slot,
+                                        .seq = (uint32_t)index});
+}
+
+static void command_terms(struct br_turn *t, const struct inbox_command *c)
+{
+    t->models[c->model].terms = c->terms;
+    if (t->models[c->model].engine)
+        turn_slot_tell(t, c->model);
+}
+
+static void take_commands(struct br_turn *t)
 {
     struct inbox_command c;
     while (inbox_take(&t->inbox, &c)) {
@@ -47,6 +78,13 @@ void turn_take_commands(struct br_turn *t)
         case INBOX_ADOPT:
             command_adopt(t, &c);
             break;
+        case INBOX_PAUSE:
+        case INBOX_RESUME:
+            command_pause(t, &c);
+            break;
+        case INBOX_TERMS:
+            command_terms(t, &c);
+            break;
         case INBOX_DRAIN:
             t->draining = true;
             break;
@@ -57,64 +95,86 @@ void turn_take_commands(struct br_turn *t)
     }
 }
 
-static void actions_before_step(struct br_turn *t, const struct br_dev_action **step)
+/* What the device has done since. */
+static void take_events(struct br_turn *t)
 {
-    *step = NULL;
-    for (uint32_t i = 0; i < t->actions.n_actions; i++) {
-        const struct br_dev_action *a = &t->actions.actions[i];
-        if (a->kind == BR_DO_STEP)
-            *step = a;
-        else if (a->kind == BR_DO_SWAP_OUT && t->seqs[a->seq].id && !turn_swap_out(t, a->seq))
-            turn_kv_where(t, a->seq); /* it stays */
-    }
-}
-
-/* What the next turn needs, while this one computes. */
-static void actions_beside_step(struct br_turn *t, bool ran)
-{
-    for (uint32_t i = 0; i < t->actions.n_actions; i++) {
-        const struct br_dev_action *a = &t->actions.actions[i];
-        if (a->kind == BR_DO_LOAD)
-            br_residency_prefetch(t->residency, a->slot);
-        else if (a->kind == BR_DO_SWAP_IN)
-            turn_swap_in(t, a->seq);
-        else if (a->kind == BR_DO_SWAP_IN_AHEAD && ran)
-            turn_swap_in_ahead(t, a->seq);
-    }
-}
-
-static void turn_check(struct br_turn *t)
-{
-    struct br_err err;
-    if (!t->config.check || (br_kv_check(t->kv, &err) == 0 && br_dev_check(t->core, &err) == 0))
-        return;
-    br_log(BR_ERROR, "books_broken", "why=%s", BR_Q(err.msg));
-    abort();
-}
-
-/* One boundary; true when a step was run. */
-static bool turn_once(struct br_turn *t)
-{
-    const struct br_dev_action *step;
-    bool ran = false;
     turn_poll_swaps(t);
-    turn_check(t);
-    br_dev_step(t->core, br_now_s(), &(struct br_dev_event){.kind = BR_DEV_BOUNDARY}, &t->actions);
-    actions_before_step(t, &step);
-    if (step) /* if nothing of it can run, the core decides again after the next event */
-        ran = turn_step_start(t, step->slot, t->actions.items, t->actions.n_items);
-    actions_beside_step(t, ran);
-    if (ran)
+    turn_room_poll(t);
+    turn_loads_poll(t);
+    if (t->step.on && t->dev->ops->event_done(t->step_done))
         turn_step_finish(t);
-    return ran;
+    if (!t->changed)
+        return;
+    turn_swaps_go(t); /* room may have become free */
+    turn_loads_go(t);
+}
+
+/* When to decide again if nothing happens. A boundary without a step whose actions changed something (a victim's room
+ * is free at once) is followed by another soon, but later each time: it may have been in vain. */
+static void plan_retry(struct br_turn *t)
+{
+    t->retry_ns = -1;
+    if (t->step.on || !t->n_seqs) {
+        t->fruitless = 0;
+        return;
+    }
+    t->retry_ns = br_now_ns() +
+                  (t->changed && t->fruitless < TURN_MAX_FRUITLESS ? TURN_POLL_NS << t->fruitless++ : TURN_GUARD_NS);
+}
+
+static bool due(int64_t at_ns, int64_t now_ns)
+{
+    return at_ns >= 0 && now_ns >= at_ns;
+}
+
+static void decide(struct br_turn *t)
+{
+    int64_t now_ns = br_now_ns();
+    if (t->changed)
+        t->fruitless = 0;
+    else if (!due(t->wake_ns, now_ns) && !due(t->retry_ns, now_ns))
+        return;
+    t->changed = false;
+    t->wake_ns = -1;
+    turn_check(t);
+    if (t->n_seqs && t->step.on)
+        turn_beside(t);
+    else if (t->n_seqs)
+        turn_boundary(t);
+    plan_retry(t);
+    t->changed = false;
+    turn_publish(t);
+}
+
+static bool under_way(const struct br_turn *t)
+{
+    return t->step.on || t->n_swaps || t->moving || turn_loads_flying(t);
+}
+
+static int64_t sooner(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns < 0 || (b_ns >= 0 && b_ns < a_ns) ? b_ns : a_ns;
+}
+
+/* < 0: until someone pokes. */
+static int64_t wait_ns(const struct br_turn *t)
+{
+    const struct br_device_ops *ops = t->dev->ops;
+    int64_t until_ns = sooner(t->wake_ns, t->retry_ns), now_ns = br_now_ns();
+    if (under_way(t) && !ops->stream_notify)
+        until_ns = sooner(until_ns, ops->next_ns ? ops->next_ns(t->dev) : now_ns + TURN_POLL_NS);
+    if (until_ns < 0 || until_ns == INT64_MAX)
+        return -1;
+    return until_ns < now_ns ? 0 : until_ns - now_ns;
 }
 
 static void turn_wait(struct br_turn *t)
 {
-    int64_t from = br_now_ns(), timeout_ns = t->n_swaps ? TURN_POLL_NS : 10 * TURN_POLL_NS;
-    inbox_wait(&t->inbox, t->n_seqs ? timeout_ns : -1);
-    if (t->n_seqs)
-        t->stats.stalled_s += (double)(br_now_ns() - from) / 1e9;
+    int64_t from = br_now_ns();
+    bool idle = t->n_seqs && !t->step.on;
+    inbox_wait(&t->inbox, wait_ns(t));
+    if (idle)
+        turn_count_wait(t, (double)(br_now_ns() - from) / 1e9);
 }
 
 static void turn_say_drained(struct br_turn *t)
@@ -131,14 +191,16 @@ static void *turn_main(void *arg)
     struct br_turn *t = arg;
     t->start_ns = br_now_ns();
     while (!t->stopping) {
-        bool ran = false;
-        turn_take_commands(t);
-        if (t->n_seqs && !t->stopping)
-            ran = turn_once(t);
-        turn_publish(t);
+        take_commands(t);
+        take_events(t);
+        decide(t);
         turn_say_drained(t);
-        if (!ran && !t->stopping)
+        if (!t->stopping)
             turn_wait(t);
+    }
+    if (t->step.on) {
+        t->dev->ops->event_sync(t->step_done);
+        turn_step_finish(t);
     }
     return NULL;
 }
@@ -195,6 +257,21 @@ void br_turn_forget(struct br_turn *t, uint64_t seq)
 void br_turn_adopt(struct br_turn *t, uint64_t seq, uint64_t fence)
 {
     send(t, (struct inbox_command){.kind = INBOX_ADOPT, .seq = seq, .fence = fence});
+}
+
+void br_turn_pause(struct br_turn *t, uint64_t seq, uint64_t fence)
+{
+    send(t, (struct inbox_command){.kind = INBOX_PAUSE, .seq = seq, .fence = fence});
+}
+
+void br_turn_resume(struct br_turn *t, uint64_t seq, uint64_t fence)
+{
+    send(t, (struct inbox_command){.kind = INBOX_RESUME, .seq = seq, .fence = fence});
+}
+
+void br_turn_set_terms(struct br_turn *t, uint32_t model, const struct br_turn_terms *terms)
+{
+    send(t, (struct inbox_command){.kind = INBOX_TERMS, .model = model, .terms = *terms});
 }
 
 void br_turn_drain(struct br_turn *t)

@@ -14,16 +14,20 @@ struct br_turn;
 
 struct br_turn_config {
     struct br_device_config device;
-    uint64_t kv_bytes;        /* of the device's memory, at its far end; the rest is for weights */
+    uint64_t kv_bytes;        /* quota-rr: KV takes no more of the device's memory; 0: whatever weights leave */
     uint64_t host_kv_bytes;   /* host memory that KV is swapped out to */
-    uint64_t slab_bytes;      /* of both; 0: chosen from the models' block sizes */
+    uint64_t slab_bytes;      /* KV is taken in pieces of this size; 0: chosen from the models' block sizes */
     uint32_t max_seqs;        /* sequences on this device, waiting ones included */
     uint32_t max_batch;       /* sequences in one step, at most BR_DEV_MAX_ITEMS */
     uint32_t prefill_chunk;   /* longest piece of a prompt in one step */
     uint32_t max_step_tokens; /* rows of one step; 0: prefill_chunk + max_batch */
     uint32_t max_context;     /* positions of one sequence, if the model has as many */
-    const char *policy;       /* "quota-rr" */
-    double quota_max_s;
+    const char *policy;       /* "slack", "quota-rr" */
+    double quota_max_s;       /* of quota-rr */
+    double hysteresis;        /* of slack; 0: its default */
+    uint64_t chunk_bytes;     /* of a load, of slack; 0: what the link carries in 20 ms */
+    /* Tests and kinds of devices: makes the device; NULL: the CPU. */
+    int (*device_create)(const struct br_device_config *config, struct br_device **out, struct br_err *err);
     bool switch_every_step; /* tests: another slot after every step */
     bool no_profile;        /* tests: estimate costs, measure nothing */
     bool check;             /* tests: all books' invariants at every boundary; abort when one is broken */
@@ -86,6 +90,18 @@ void br_turn_cancel(struct br_turn *turn, uint64_t seq, uint64_t fence);
 /* Like cancel, whatever the fence, and without an output: nobody wants it any more. */
 void br_turn_forget(struct br_turn *turn, uint64_t seq);
 void br_turn_adopt(struct br_turn *turn, uint64_t seq, uint64_t fence);
+/* Its reader is slow: its deadline clock stands still and it gets no rows, until it is resumed. Ignored when the fence
+ * is older than the sequence's, or the sequence is not here. */
+void br_turn_pause(struct br_turn *turn, uint64_t seq, uint64_t fence);
+void br_turn_resume(struct br_turn *turn, uint64_t seq, uint64_t fence);
+
+/* What the scheduler knows of a model: see ModelTerms in worker.proto. ttft_s, tbt_s <= 0: the default. */
+struct br_turn_terms {
+    double ttft_s, tbt_s, weight, rate;
+    bool pinned;
+};
+void br_turn_set_terms(struct br_turn *turn, uint32_t model, const struct br_turn_terms *terms);
+
 /* New sequences are refused from now on; drained is called when the last one has ended. */
 void br_turn_drain(struct br_turn *turn);
 
@@ -95,39 +111,21 @@ struct br_turn_slot_stats {
     double compute_s;
 };
 
-/* Sums since the start. stalled_s: there was work and nothing was computed, for want of weights or KV; what a step
- * waited for its own weights is told from how long such steps take with all weights there. */
+/* Sums since the start. stalled_s: there was work and nothing was computed; what a step waited for its own weights is
+ * told from how long such steps take with all weights there. Of it, by cause: weights were on their way, or waited for
+ * room; else KV was. */
 struct br_turn_stats {
     uint64_t steps, switches, rows, tokens;
-    uint64_t loaded_bytes, moved_bytes, kv_out_bytes, kv_in_bytes;
+    uint64_t switch_hits; /* switches to a slot whose weights were all there */
+    uint64_t loaded_bytes, evicted_bytes, moved_bytes, kv_out_bytes, kv_in_bytes, kv_moved_bytes;
     uint64_t swaps_out, swaps_in, swaps_ahead, drops; /* of sequences' KV: ahead of their turn; recomputed */
-    uint32_t compactions, from_scratch;               /* of the weights arena: extents moved; everything loaded again */
-    double compute_s, stalled_s, wall_s;
+    uint32_t compactions, slides; /* of weights, moved within the device: out of a window; to close gaps */
+    uint32_t shortages;           /* how often what the policy had planned found no room, and victims were asked for */
+    double compute_s, stalled_s, stalled_weights_s, stalled_kv_s, wall_s;
+    double load_s, kv_in_s, kv_out_s; /* while at least one was under way; loads: of policies that plan memory */
 };
 
 /* As of the last boundary. slots: [n_models], may be NULL. */
 void br_turn_stats(struct br_turn *turn, struct br_turn_stats *out, struct br_turn_slot_stats *slots);
-
-/* What the scheduler knows of a model: see ModelTerms in worker.proto. */
-struct br_turn_terms {
-    double ttft_s, tbt_s, weight, rate;
-    bool pinned;
-};
-
-/* The turn does not do these yet: a paused sequence runs on, terms are those of each sequence. */
-static inline void br_turn_pause(struct br_turn *turn, uint64_t seq, uint64_t fence)
-{
-    (void)turn, (void)seq, (void)fence;
-}
-
-static inline void br_turn_resume(struct br_turn *turn, uint64_t seq, uint64_t fence)
-{
-    (void)turn, (void)seq, (void)fence;
-}
-
-static inline void br_turn_set_terms(struct br_turn *turn, uint32_t model, const struct br_turn_terms *terms)
-{
-    (void)turn, (void)model, (void)terms;
-}
 
 #endif

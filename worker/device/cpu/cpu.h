@@ -10,9 +10,9 @@
 struct cpu_device {
     struct br_device base; /* first: a br_device is a cpu_device */
     const struct cpu_isa *isa;
-    struct cpu_pool *pool;
-    struct cpu_link link[2]; /* host to device, device to host */
-    void *mapping;           /* the reservation */
+    struct cpu_pool *pool, *copy_pool; /* copy_pool: for a link without a cap */
+    struct cpu_link link[2];           /* host to device, device to host */
+    void *mapping;                     /* the reservation */
 };
 
 static inline void *cpu_ptr(br_devptr at)
@@ -32,8 +32,20 @@ void cpu_event_record(struct br_event *event, struct br_stream *stream);
 bool cpu_event_done(const struct br_event *event);
 void cpu_event_sync(struct br_event *event);
 void cpu_event_wait(struct br_stream *stream, struct br_event *event);
+void cpu_stream_notify(struct br_stream *stream, void (*fn)(void *ctx), void *ctx);
 
-/* link.c */
+/* copy.c */
+enum { CPU_COPIES_MAX = 64 };
+struct cpu_copy {
+    enum br_copy kind;
+    void *dst;
+    const void *src;
+    uint64_t bytes;
+};
+/* May the last of these run at the same time as the others, which may? One alone: could it be joined by others? */
+bool cpu_copies_together(struct cpu_device *dev, const struct cpu_copy *const *copies, uint32_t n);
+void cpu_copies_run(struct cpu_device *dev, const struct cpu_copy *const *copies, uint32_t n);
+void cpu_copy_run(struct cpu_device *dev, const void *args); /* a cpu_command_fn: struct cpu_copy */
 void cpu_copy(struct br_stream *stream, enum br_copy kind, void *dst, const void *src, uint64_t bytes);
 
 /* kernels.c */

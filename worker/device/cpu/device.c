@@ -1,11 +1,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "worker/device/cpu/cpu.h"
 
-enum { MAX_THREADS = 1024 };
+enum { MAX_THREADS = 1024, COPY_THREADS = 4 };
 static const uint64_t HUGE_PAGE = 2ull << 20;
 
 static uint64_t mapped_bytes(uint64_t bytes)
@@ -45,6 +46,7 @@ static void device_destroy(struct br_device *base)
 {
     struct cpu_device *dev = (struct cpu_device *)base;
     cpu_pool_destroy(dev->pool);
+    cpu_pool_destroy(dev->copy_pool);
     device_free(dev);
 }
 
@@ -59,6 +61,7 @@ static const struct br_device_ops cpu_ops = {
     .event_done = cpu_event_done,
     .event_sync = cpu_event_sync,
     .event_wait = cpu_event_wait,
+    .stream_notify = cpu_stream_notify,
     .copy = cpu_copy,
 };
 
@@ -87,6 +90,13 @@ static int device_reserve(struct cpu_device *dev, struct br_err *err)
     return 0;
 }
 
+/* A capped link is paced by the stream's thread alone. */
+static uint32_t copy_threads(const struct br_device_config *config)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return config->link_bytes_per_s ? 1 : cores < 1 ? 1 : cores > COPY_THREADS ? COPY_THREADS : (uint32_t)cores;
+}
+
 int br_device_cpu_create(const struct br_device_config *config, struct br_device **out, struct br_err *err)
 {
     if (config->memory_bytes == 0 || config->threads == 0 || config->threads > MAX_THREADS)
@@ -100,9 +110,13 @@ int br_device_cpu_create(const struct br_device_config *config, struct br_device
         goto fail_reserve;
     if (cpu_pool_create(config->threads, CPU_SCRATCH_BYTES, &dev->pool, err))
         goto fail_reserve;
+    if (cpu_pool_create(copy_threads(config), 64, &dev->copy_pool, err))
+        goto fail_copy_pool;
     *out = &dev->base;
     return 0;
 
+fail_copy_pool:
+    cpu_pool_destroy(dev->pool);
 fail_reserve:
     device_free(dev);
     return err->code;

@@ -44,7 +44,7 @@ static void sleep_until(double when_ns)
         ;
 }
 
-static void link_copy(struct cpu_link *link, char *dst, const char *src, uint64_t bytes)
+void cpu_link_copy(struct cpu_link *link, char *dst, const char *src, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes;) {
         uint64_t chunk = bytes - at < CHUNK_BYTES ? bytes - at : CHUNK_BYTES;
@@ -54,27 +54,4 @@ static void link_copy(struct cpu_link *link, char *dst, const char *src, uint64_
         if (passed - (double)br_now_ns() > SHORTEST_NAP_NS || at == bytes)
             sleep_until(passed);
     }
-}
-
-struct copy {
-    enum br_copy kind;
-    void *dst;
-    const void *src;
-    uint64_t bytes;
-};
-
-static void copy_run(struct cpu_device *dev, const void *args)
-{
-    const struct copy *copy = args;
-    struct cpu_link *link = copy->kind == BR_COPY_D2D ? NULL : &dev->link[copy->kind == BR_COPY_D2H];
-    if (link && link->bytes_per_ns > 0)
-        link_copy(link, copy->dst, copy->src, copy->bytes);
-    else
-        memmove(copy->dst, copy->src, copy->bytes); /* compaction moves may overlap */
-}
-
-void cpu_copy(struct br_stream *stream, enum br_copy kind, void *dst, const void *src, uint64_t bytes)
-{
-    struct copy copy = {kind, dst, src, bytes};
-    cpu_stream_enqueue(stream, copy_run, &copy, sizeof copy);
 }

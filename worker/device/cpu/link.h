@@ -14,5 +14,7 @@ struct cpu_link {
 
 void cpu_link_init(struct cpu_link *link, uint64_t bytes_per_s);
 void cpu_link_destroy(struct cpu_link *link);
+/* Copies at the link's rate; it must be capped. */
+void cpu_link_copy(struct cpu_link *link, char *dst, const char *src, uint64_t bytes);
 
 #endif

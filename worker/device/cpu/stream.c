@@ -58,13 +58,43 @@ static const struct command *stream_next(struct br_stream *s)
     return command;
 }
 
-static void stream_pop(struct br_stream *s)
+static void stream_pop(struct br_stream *s, uint32_t n)
 {
     pthread_mutex_lock(&s->lock);
-    s->head = (s->head + 1) % CPU_STREAM_COMMANDS;
-    if (s->count-- == CPU_STREAM_COMMANDS)
+    if (s->count == CPU_STREAM_COMMANDS)
         pthread_cond_broadcast(&s->not_full);
+    s->head = (s->head + n) % CPU_STREAM_COMMANDS;
+    s->count -= n;
     pthread_mutex_unlock(&s->lock);
+}
+
+/* The copies at the head of the ring that may run at the same time: small ones are shared out together. */
+static uint32_t copies_gather(struct br_stream *s, const struct cpu_copy **copies)
+{
+    uint32_t n = 0;
+    pthread_mutex_lock(&s->lock);
+    while (n < s->count && n < CPU_COPIES_MAX) {
+        const struct command *command = &s->ring[(s->head + n) % CPU_STREAM_COMMANDS];
+        if (command->run != cpu_copy_run)
+            break;
+        copies[n] = (const struct cpu_copy *)command->args;
+        if (!cpu_copies_together(s->dev, copies, n + 1))
+            break;
+        n++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+static uint32_t command_run(struct br_stream *s, const struct command *command)
+{
+    const struct cpu_copy *copies[CPU_COPIES_MAX];
+    uint32_t n = command->run == cpu_copy_run ? copies_gather(s, copies) : 0;
+    if (n > 1)
+        cpu_copies_run(s->dev, copies, n);
+    else
+        command->run(s->dev, command->args);
+    return n > 1 ? n : 1;
 }
 
 static void *stream_main(void *arg)
@@ -72,10 +102,8 @@ static void *stream_main(void *arg)
     struct br_stream *s = arg;
     prctl(PR_SET_TIMERSLACK, 1ul); /* the link's pacing sleeps precisely */
     const struct command *command;
-    while ((command = stream_next(s))) {
-        command->run(s->dev, command->args);
-        stream_pop(s);
-    }
+    while ((command = stream_next(s)))
+        stream_pop(s, command_run(s, command));
     return NULL;
 }
 
@@ -192,4 +220,22 @@ void cpu_event_wait(struct br_stream *stream, struct br_event *event)
         return;
     struct event_point point = {event, event_generation(event)};
     cpu_stream_enqueue(stream, event_block, &point, sizeof point);
+}
+
+struct notice {
+    void (*fn)(void *ctx);
+    void *ctx;
+};
+
+static void notice_give(struct cpu_device *dev, const void *args)
+{
+    const struct notice *notice = args;
+    (void)dev;
+    notice->fn(notice->ctx);
+}
+
+void cpu_stream_notify(struct br_stream *stream, void (*fn)(void *ctx), void *ctx)
+{
+    struct notice notice = {fn, ctx};
+    cpu_stream_enqueue(stream, notice_give, &notice, sizeof notice);
 }

@@ -69,6 +69,7 @@ static const struct br_device_ops sim_ops = {
     .event_done = sim_event_done,
     .event_sync = sim_event_sync,
     .event_wait = sim_event_wait,
+    .next_ns = sim_next_end_ns,
     .copy = sim_copy,
 };
 

@@ -28,6 +28,7 @@ static bool marks_pass(struct br_stream *s)
     if (c->kind == SIM_WAIT)
         s->free_ns = later(s->free_ns, c->event->done_ns);
     else if (c->event->done < c->generation) {
+        s->dev->marked = true;
         c->event->done = c->generation;
         c->event->done_ns = s->free_ns;
     }

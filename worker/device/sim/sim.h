@@ -42,6 +42,7 @@ struct br_event {
     struct br_stream *stream; /* of the latest record */
     uint64_t recorded, done;  /* generations */
     int64_t done_ns;          /* when the latest that is done was reached */
+    uint64_t seen;            /* the host knows of the generations up to this one */
 };
 
 struct sim_device {
@@ -60,7 +61,8 @@ struct sim_device {
     struct br_stream *streams;      /* in the order of their creation */
     struct br_stream *link_user[2]; /* whose copy in, out is under way */
     int64_t link_free_ns[2];        /* when the last copy ended */
-    int64_t late_ns;                /* how late the host saw the event that it waited for last */
+    bool marked;                    /* a mark was passed since the host asked when to look again */
+    int64_t late_ns;                /* how late the host saw the event that it saw last */
 };
 
 /* schedule.c; the lock is held. */
@@ -77,6 +79,7 @@ int sim_event_create(struct br_device *dev, struct br_event **out, struct br_err
 void sim_event_destroy(struct br_event *event);
 void sim_event_record(struct br_event *event, struct br_stream *stream);
 bool sim_event_done(const struct br_event *event);
+int64_t sim_next_end_ns(struct br_device *dev);
 void sim_event_sync(struct br_event *event);
 void sim_event_wait(struct br_stream *stream, struct br_event *event);
 void sim_copy(struct br_stream *stream, enum br_copy kind, void *dst, const void *src, uint64_t bytes);

@@ -98,14 +98,28 @@ void sim_event_record(struct br_event *event, struct br_stream *stream)
     pthread_mutex_unlock(&event->dev->lock);
 }
 
+/* The host has come to know that the event is done. */
+static void event_seen(struct br_event *event, int64_t now_ns)
+{
+    int64_t late_ns = now_ns - event->done_ns;
+    if (event->seen < event->done)
+        event->dev->late_ns = late_ns < SIM_LATE_MAX_NS ? late_ns : SIM_LATE_MAX_NS;
+    event->seen = event->done;
+}
+
 bool sim_event_done(const struct br_event *event)
 {
+    struct br_event *e = (struct br_event *)event; // NOLINT: what the host sees is not the event's
+    int64_t now;
     bool done;
-    pthread_mutex_lock(&event->dev->lock);
-    if (event->done < event->recorded)
-        sim_advance(event->dev, br_now_ns());
-    done = event->done >= event->recorded;
-    pthread_mutex_unlock(&event->dev->lock);
+    pthread_mutex_lock(&e->dev->lock);
+    now = br_now_ns();
+    if (e->done < e->recorded)
+        sim_advance(e->dev, now);
+    done = e->done >= e->recorded;
+    if (done)
+        event_seen(e, now);
+    pthread_mutex_unlock(&e->dev->lock);
     return done;
 }
 
@@ -114,20 +128,30 @@ void sim_event_sync(struct br_event *event)
     struct sim_device *dev = event->dev;
     int64_t now = br_now_ns();
     uint64_t generation;
-    bool waited = false;
     pthread_mutex_lock(&dev->lock);
     generation = event->recorded;
     sim_advance(dev, now);
     while (event->done < generation) {
-        waited = true;
         wait_until(dev, sim_next_ns(dev, event->stream));
         now = br_now_ns();
         sim_advance(dev, now);
     }
-    if (waited || now - event->done_ns < SIM_LATE_MAX_NS)
-        dev->late_ns = now - event->done_ns < SIM_LATE_MAX_NS ? now - event->done_ns : SIM_LATE_MAX_NS;
+    event_seen(event, now);
     wake_others(dev);
     pthread_mutex_unlock(&dev->lock);
+}
+
+int64_t sim_next_end_ns(struct br_device *base)
+{
+    struct sim_device *dev = (struct sim_device *)base;
+    int64_t now, next;
+    pthread_mutex_lock(&dev->lock);
+    now = br_now_ns();
+    sim_advance(dev, now);
+    next = dev->marked ? now : sim_next_ns(dev, NULL); /* what has passed may not have been seen yet */
+    dev->marked = false;
+    pthread_mutex_unlock(&dev->lock);
+    return next;
 }
 
 void sim_event_wait(struct br_stream *stream, struct br_event *event)

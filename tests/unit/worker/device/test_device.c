@@ -2,11 +2,13 @@
 // clang-format off
 #include "tests/cmocka.h"
 // clang-format on
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/rng.h"
 #include "worker/device/device.h"
 
 enum { MIB = 1 << 20 };
@@ -212,12 +214,112 @@ static void test_streams_overlap(void **state)
     free(host);
 }
 
+/* Copies of any size, in and out, onto each other: as if one had been done after the other. */
+static void test_copies_as_if_one_by_one(void **state)
+{
+    (void)state;
+    enum { COPIES = 3000, BYTES = 2 * MIB, LONGEST = 200000 };
+    struct br_device *dev = device(BYTES, 0);
+    struct br_stream *s = stream(dev);
+    struct br_event *done = event(dev);
+    struct br_rng rng = {.seed = 3};
+    unsigned char *in = br_malloc(BYTES), *out = br_calloc(1, BYTES), *want = br_calloc(1, BYTES);
+    unsigned char *model = br_calloc(1, BYTES);
+    for (int i = 0; i < BYTES; i++)
+        in[i] = (unsigned char)(256 * br_rng_next(&rng));
+    for (int i = 0; i < COPIES; i++) {
+        uint64_t n = 1 + (uint64_t)(LONGEST * br_rng_next(&rng) * br_rng_next(&rng));
+        uint64_t from = (uint64_t)((double)(BYTES - n) * br_rng_next(&rng)),
+                 to = (uint64_t)((double)(BYTES - n) * br_rng_next(&rng));
+        double kind = br_rng_next(&rng);
+        if (kind < .6) {
+            dev->ops->copy(s, BR_COPY_H2D, at(dev, to), in + from, n);
+            memcpy(model + to, in + from, n);
+        } else if (kind < .9) {
+            dev->ops->copy(s, BR_COPY_D2H, out + to, at(dev, from), n);
+            memcpy(want + to, model + from, n);
+        } else {
+            dev->ops->copy(s, BR_COPY_D2D, at(dev, to), at(dev, from), n);
+            memmove(model + to, model + from, n);
+        }
+        if (i % 50 == 49) { /* a new start: gathers in other places */
+            dev->ops->event_record(done, s);
+            dev->ops->event_sync(done);
+        }
+    }
+    dev->ops->stream_destroy(s);
+    assert_memory_equal(out, want, BYTES);
+    assert_memory_equal(at(dev, 0), model, BYTES);
+    dev->ops->event_destroy(done);
+    dev->ops->destroy(dev);
+    free(in);
+    free(out);
+    free(want);
+    free(model);
+}
+
+struct bell {
+    pthread_mutex_t lock;
+    pthread_cond_t rung;
+    struct br_event *before, *after;
+    const struct br_device *dev;
+    bool early, late;
+    int n;
+};
+
+static void ring(void *ctx)
+{
+    struct bell *b = ctx;
+    pthread_mutex_lock(&b->lock);
+    b->early = !b->dev->ops->event_done(b->before);
+    b->late = b->dev->ops->event_done(b->after);
+    b->n++;
+    pthread_cond_signal(&b->rung);
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* It is called when what is in front of it is done, before what is behind it. */
+static void test_notify(void **state)
+{
+    struct bell bell = {.lock = PTHREAD_MUTEX_INITIALIZER, .rung = PTHREAD_COND_INITIALIZER};
+    struct br_device *dev = device(4 * MIB, 100 * MIB);
+    struct br_stream *s = stream(dev);
+    char *host = br_calloc(1, MIB);
+    (void)state;
+    bell.dev = dev;
+    bell.before = event(dev);
+    bell.after = event(dev);
+    for (int i = 1; i <= 3; i++) {
+        dev->ops->copy(s, BR_COPY_H2D, at(dev, 0), host, MIB);
+        dev->ops->event_record(bell.before, s);
+        dev->ops->stream_notify(s, ring, &bell);
+        dev->ops->copy(s, BR_COPY_H2D, at(dev, 0), host, MIB);
+        dev->ops->event_record(bell.after, s);
+        pthread_mutex_lock(&bell.lock);
+        while (bell.n < i)
+            pthread_cond_wait(&bell.rung, &bell.lock);
+        assert_false(bell.early || bell.late);
+        pthread_mutex_unlock(&bell.lock);
+        dev->ops->event_sync(bell.after);
+    }
+    dev->ops->stream_destroy(s);
+    dev->ops->event_destroy(bell.before);
+    dev->ops->event_destroy(bell.after);
+    dev->ops->destroy(dev);
+    free(host);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reservation),         cmocka_unit_test(test_bad_config),
-        cmocka_unit_test(test_copies_in_order),     cmocka_unit_test(test_overlapping_move),
-        cmocka_unit_test(test_wait_across_streams), cmocka_unit_test(test_link_cap),
+        cmocka_unit_test(test_reservation),
+        cmocka_unit_test(test_bad_config),
+        cmocka_unit_test(test_copies_in_order),
+        cmocka_unit_test(test_overlapping_move),
+        cmocka_unit_test(test_wait_across_streams),
+        cmocka_unit_test(test_notify),
+        cmocka_unit_test(test_copies_as_if_one_by_one),
+        cmocka_unit_test(test_link_cap),
         cmocka_unit_test(test_streams_overlap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -137,22 +137,22 @@ static void note_bytes(void *ctx, uint32_t slot, uint64_t bytes, uint64_t all)
     rig->bytes[slot] = bytes;
 }
 
-static void rig_open(struct rig *rig, uint64_t arena, uint64_t link)
+static void rig_open(struct rig *rig, uint64_t arena, uint64_t link, bool tell_at_once)
 {
     struct br_device_config device = {.memory_bytes = arena + KV_BYTES, .threads = 1, .link_bytes_per_s = link};
     struct br_engine_limits limits = {.max_rows = 16, .max_items = 1, .max_context = 64};
-    struct br_residency_cb cb = {rig, any_victim, note_bytes};
+    struct br_residency_cb cb = {.ctx = rig, .victim = any_victim, .changed = note_bytes};
+    struct br_residency_config config = {.bytes = arena, .max_slots = FX_MODELS, .tell_at_once = tell_at_once};
     struct br_err err;
-    uint32_t units = 0;
     *rig = (struct rig){.rng = {.seed = arena}};
     assert_int_equal(br_device_cpu_create(&device, &rig->dev, &err), 0);
     assert_int_equal(rig->dev->ops->stream_create(rig->dev, &rig->compute, &err), 0);
     assert_int_equal(rig->dev->ops->event_create(rig->dev, &rig->done, &err), 0);
     assert_int_equal(br_engine_create(rig->dev, &limits, &rig->engine, &err), 0);
     for (uint32_t i = 0; i < FX_MODELS; i++)
-        units += models.image[i]->layout.units;
-    assert_int_equal(
-        br_residency_create(rig->dev, rig->dev->memory, arena, FX_MODELS, units, &cb, &rig->residency, &err), 0);
+        config.max_units += models.image[i]->layout.units;
+    config.memory = rig->dev->memory;
+    assert_int_equal(br_residency_create(rig->dev, &config, &cb, &rig->residency, &err), 0);
     for (uint32_t i = 0; i < FX_MODELS; i++) {
         assert_int_equal(br_engine_model_create(rig->engine, &models.image[i]->layout, &rig->engines[i], &err), 0);
         assert_int_equal(br_residency_add(rig->residency, i, rig->engines[i], models.image[i], &err), 0);
@@ -179,7 +179,9 @@ static void step_start(struct rig *rig, uint32_t slot, float *logits)
     struct br_err err;
     item = (struct br_step_item){.ids = prompt, .n_ids = PROMPT, .blocks = &rig->kv, .want_logits = true};
     item.logits = logits;
-    br_residency_require(rig->residency, slot);
+    if (!br_residency_placed(rig->residency, slot))
+        br_residency_load(rig->residency, slot, UINT64_MAX, true);
+    assert_true(br_residency_placed(rig->residency, slot));
     if (br_engine_step(rig->engine, rig->engines[slot], rig->compute, &item, 1, &err))
         fail_msg("%s", err.msg);
     rig->dev->ops->event_record(rig->done, rig->compute);
@@ -199,15 +201,15 @@ static struct br_residency_stats shuffle(uint64_t arena, uint64_t link, uint32_t
     struct rig rig;
     struct br_residency_stats stats;
     float *logits = br_malloc(2048 * sizeof *logits);
-    rig_open(&rig, arena, link);
+    rig_open(&rig, arena, link, true);
     for (uint32_t i = 0; i < steps; i++) {
         uint32_t slot = (uint32_t)(FX_MODELS * br_rng_next(&rig.rng));
         step_start(&rig, slot, logits);
         for (uint32_t k = 0; k < 2; k++)
-            br_residency_prefetch(rig.residency, (uint32_t)(FX_MODELS * br_rng_next(&rig.rng)));
+            br_residency_load(rig.residency, (uint32_t)(FX_MODELS * br_rng_next(&rig.rng)), UINT64_MAX, true);
         step_check(&rig, slot, logits);
         if (i % 17 == 16)
-            br_residency_evict(rig.residency, (slot + 1) % FX_MODELS);
+            br_residency_evict(rig.residency, (slot + 1) % FX_MODELS, UINT64_MAX);
     }
     br_residency_stats(rig.residency, &stats);
     free(logits);
@@ -220,7 +222,7 @@ static int setup(void **state)
     struct rig rig;
     (void)state;
     fx_models_open(&models);
-    rig_open(&rig, models.all_bytes, 0);
+    rig_open(&rig, models.all_bytes, 0, true);
     for (uint32_t i = 0; i < FX_MODELS; i++) {
         want[i] = br_malloc(models.image[i]->layout.shape.vocab * sizeof *want[i]);
         step_start(&rig, i, want[i]);
@@ -249,13 +251,13 @@ static void test_arenas_of_many_sizes(void **state)
         struct br_residency_stats s = shuffle(arena, 0, 150);
         all.compactions += s.compactions;
         all.moved_bytes += s.moved_bytes;
-        all.from_scratch += s.from_scratch;
+        all.slides += s.slides;
         if (i == 8)
             assert_int_equal(s.compactions, 0); /* all of it fits: nothing is ever in the way */
     }
-    print_message("compactions %u, %lu bytes moved, %u from scratch\n", all.compactions, (unsigned long)all.moved_bytes,
-                  all.from_scratch);
-    assert_true(all.compactions > 0 && all.moved_bytes > 0);
+    print_message("compactions %u, slides %u, %lu bytes moved\n", all.compactions, all.slides,
+                  (unsigned long)all.moved_bytes);
+    assert_true(all.compactions > 0 && all.slides > 0);
 }
 
 /* With a slow link every step begins long before its last layer is there. */
@@ -265,15 +267,93 @@ static void test_slow_link(void **state)
     shuffle(models.largest_bytes * 5 / 4 & ~63ull, 400000000, 40);
 }
 
+/* ---- a policy that knows what fits ---- */
+
+/* Without victims: as long as enough bytes are free, wherever they are, a unit finds room. */
+static void load_some(struct rig *rig, uint32_t slot, uint64_t end, bool running)
+{
+    uint64_t next = br_residency_next_bytes(rig->residency, slot), used = br_residency_used(rig->residency);
+    uint64_t before = br_residency_bytes(rig->residency, slot), ask = 1 + (uint64_t)(400000 * br_rng_next(&rig->rng));
+    uint64_t got = br_residency_load(rig->residency, slot, ask, false);
+    assert_int_equal(br_residency_bytes(rig->residency, slot), before + got);
+    if (next && !running && used + next <= end)
+        assert_true(got >= next);
+    assert_true(got == 0 || used + got <= end);
+    assert_true(rig->bytes[slot] <= before + got); /* told of when it is there */
+}
+
+static void evict_some(struct rig *rig, uint32_t slot)
+{
+    uint64_t before = br_residency_bytes(rig->residency, slot), ask = 1 + (uint64_t)(300000 * br_rng_next(&rig->rng));
+    uint64_t freed = br_residency_evict(rig->residency, slot, ask);
+    assert_true(freed >= (ask < before ? ask : before));
+    assert_int_equal(br_residency_bytes(rig->residency, slot), before - freed);
+}
+
+/* Something else takes the far end, or gives it back. */
+static uint64_t end_move(struct rig *rig, uint64_t arena, bool running)
+{
+    uint64_t end = (arena / 2 + (uint64_t)((double)(arena / 2) * br_rng_next(&rig->rng))) & ~63ull;
+    bool fits = br_residency_used(rig->residency) <= end, done = br_residency_lower(rig->residency, end);
+    if (!running)
+        assert_int_equal(done, fits);
+    if (!done)
+        end = br_residency_top(rig->residency);
+    assert_true(br_residency_top(rig->residency) <= end);
+    br_residency_end(rig->residency, end);
+    if (br_residency_cooling(rig->residency, end)) {
+        rig->dev->ops->event_sync(br_residency_cooling(rig->residency, end));
+        assert_null(br_residency_cooling(rig->residency, end));
+    }
+    memset((void *)(uintptr_t)(rig->dev->memory + end), 0xff, arena - end); /* all of it is free to be written */
+    return end;
+}
+
+static void test_planned(void **state)
+{
+    uint64_t arena = models.all_bytes & ~63ull, end = arena;
+    float *logits = br_malloc(2048 * sizeof *logits);
+    struct rig rig;
+    uint32_t steps = 0;
+    (void)state;
+    rig_open(&rig, arena, 0, false);
+    for (uint32_t i = 0; i < 1500; i++) {
+        uint32_t slot = (uint32_t)(FX_MODELS * br_rng_next(&rig.rng)), other = (slot + 1 + i % 4) % FX_MODELS;
+        bool running = br_residency_placed(rig.residency, slot);
+        load_some(&rig, slot, end, false);
+        if (running)
+            step_start(&rig, slot, logits);
+        load_some(&rig, other, end, running);
+        if (br_rng_next(&rig.rng) < .4)
+            evict_some(&rig, other);
+        if (br_rng_next(&rig.rng) < .3)
+            end = end_move(&rig, arena, running);
+        if (running)
+            step_check(&rig, slot, logits);
+        steps += running;
+        br_residency_poll(rig.residency);
+    }
+    br_residency_sync(rig.residency);
+    br_residency_poll(rig.residency);
+    for (uint32_t i = 0; i < FX_MODELS; i++)
+        assert_int_equal(rig.bytes[i], br_residency_bytes(rig.residency, i));
+    print_message("%u steps\n", steps);
+    assert_true(steps > 100);
+    free(logits);
+    rig_close(&rig);
+}
+
 static void test_never_fits(void **state)
 {
     struct rig rig;
     struct br_err err;
     struct br_residency *small;
-    struct br_residency_cb cb = {&rig, any_victim, note_bytes};
+    struct br_residency_cb cb = {.ctx = &rig, .victim = any_victim, .changed = note_bytes};
+    struct br_residency_config config = {.bytes = 64000, .max_slots = 1, .max_units = 64, .tell_at_once = true};
     (void)state;
-    rig_open(&rig, models.all_bytes, 0);
-    assert_int_equal(br_residency_create(rig.dev, rig.dev->memory, 64000, 1, 64, &cb, &small, &err), 0);
+    rig_open(&rig, models.all_bytes, 0, true);
+    config.memory = rig.dev->memory;
+    assert_int_equal(br_residency_create(rig.dev, &config, &cb, &small, &err), 0);
     assert_int_equal(br_residency_add(small, 0, rig.engines[4], models.image[4], &err), BR_ENOMEM);
     assert_non_null(strstr(err.msg, "the device has 64000 bytes"));
     br_residency_destroy(small);
@@ -283,10 +363,8 @@ static void test_never_fits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_extents),
-        cmocka_unit_test(test_arenas_of_many_sizes),
-        cmocka_unit_test(test_slow_link),
-        cmocka_unit_test(test_never_fits),
+        cmocka_unit_test(test_extents), cmocka_unit_test(test_arenas_of_many_sizes), cmocka_unit_test(test_slow_link),
+        cmocka_unit_test(test_planned), cmocka_unit_test(test_never_fits),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -36,18 +36,15 @@ static uint32_t add(uint32_t model, uint32_t k)
     return index;
 }
 
-static void test_model_too_large(void **state)
+static void model_too_large(const char *policy)
 {
     struct br_turn_config config;
-    uint64_t least = UINT64_MAX;
     char numbers[64];
-    (void)state;
     fx_config(&models, &config);
-    for (uint32_t i = 0; i < FX_MODELS; i++) {
-        uint64_t bytes = br_layout_total_bytes(&models.image[i]->layout);
-        least = bytes < least ? bytes : least;
-    }
-    config.device.memory_bytes = config.kv_bytes + ((models.largest_bytes - 1) & ~4095ull);
+    config.policy = policy;
+    config.kv_bytes = 0;
+    config.slab_bytes = 24 << 10;
+    config.device.memory_bytes = models.largest_bytes / config.slab_bytes * config.slab_bytes + config.slab_bytes;
     fx_start(&run, &config, &models, FX_MODELS);
     for (uint32_t i = 0; i < FX_MODELS; i++) {
         const struct br_turn_model_info *info = br_turn_model_info(run.turn, i);
@@ -57,13 +54,19 @@ static void test_model_too_large(void **state)
             assert_int_not_equal(run.results[index].end, BR_END_FAILED);
             continue;
         }
-        snprintf(numbers, sizeof numbers, "%lu bytes, the device has %lu", (unsigned long)models.largest_bytes,
-                 (unsigned long)(config.device.memory_bytes - config.kv_bytes));
+        snprintf(numbers, sizeof numbers, "weights need %lu bytes", (unsigned long)models.largest_bytes);
         assert_non_null(strstr(info->error, numbers));
         assert_int_equal(run.results[index].end, BR_END_FAILED);
         assert_non_null(strstr(run.results[index].error, numbers));
     }
     fx_stop(&run);
+}
+
+static void test_model_too_large(void **state)
+{
+    (void)state;
+    model_too_large("quota-rr");
+    model_too_large("slack");
 }
 
 static void test_cancelled_within_a_step(void **state)
@@ -154,18 +157,11 @@ static void test_wrong_sequences(void **state)
 }
 
 /* KV of 64 tokens on the device: longer ones are refused with the numbers, shorter ones are served. */
-static void test_never_fits_kv(void **state)
+static void never_fits_kv(struct br_turn_config *config, uint64_t block)
 {
-    struct br_turn_config config;
     struct br_seq_spec spec;
-    uint64_t block;
     char numbers[64];
-    (void)state;
-    fx_config(&models, &config);
-    block = br_kv_block_bytes(&models.image[0]->layout.shape, models.image[0]->layout.numeric);
-    config.slab_bytes = block;
-    config.kv_bytes = 4 * block;
-    fx_start(&run, &config, &models, 1);
+    fx_start(&run, config, &models, 1);
     assert_int_equal(br_turn_model_info(run.turn, 0)->max_context, 64);
     fx_spec(&models, 0, 0, &spec);
     spec.ignore_eos = true;
@@ -181,6 +177,47 @@ static void test_never_fits_kv(void **state)
     assert_int_equal(run.results[1].n, spec.max_tokens);
     br_seq_spec_free(&spec);
     fx_stop(&run);
+}
+
+static void test_never_fits_kv(void **state)
+{
+    const struct br_model_layout *layout = &models.image[0]->layout;
+    uint64_t block = br_kv_block_bytes(&layout->shape, layout->numeric);
+    struct br_turn_config config;
+    (void)state;
+    fx_config(&models, &config);
+    config.policy = "quota-rr";
+    config.slab_bytes = block;
+    config.kv_bytes = 4 * block;
+    never_fits_kv(&config, block);
+}
+
+/* A policy that plans memory wants KV of 300 tokens beside the weights. */
+static void test_no_room_to_grow(void **state)
+{
+    const struct br_model_layout *layout = &models.image[0]->layout;
+    uint64_t block = br_kv_block_bytes(&layout->shape, layout->numeric), weights = br_layout_total_bytes(layout);
+    struct br_turn_config config;
+    (void)state;
+    fx_config(&models, &config);
+    config.kv_bytes = 0;
+    config.slab_bytes = block;
+    uint32_t served = 0;
+    for (uint64_t blocks = 17; blocks <= 21; blocks++) {
+        uint64_t memory = config.device.memory_bytes = (weights + block - 1) / block * block + blocks * block;
+        uint64_t planned = memory - block; /* one slab may be filled in part */
+        fx_start(&run, &config, &models, 1);
+        if (weights + 300 * block / 16 > planned) {
+            assert_non_null(strstr(br_turn_model_info(run.turn, 0)->error, "KV of 300 tokens"));
+        } else {
+            add(0, 0);
+            fx_wait(&run);
+            assert_int_not_equal(run.results[0].end, BR_END_FAILED);
+            served++;
+        }
+        fx_stop(&run);
+    }
+    assert_true(served > 0 && served < 5);
 }
 
 static void test_context_full(void **state)
@@ -248,8 +285,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_too_large), cmocka_unit_test(test_cancelled_within_a_step),
         cmocka_unit_test(test_forgotten),       cmocka_unit_test(test_wrong_sequences),
-        cmocka_unit_test(test_never_fits_kv),   cmocka_unit_test(test_context_full),
-        cmocka_unit_test(test_drained),         cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_never_fits_kv),   cmocka_unit_test(test_no_room_to_grow),
+        cmocka_unit_test(test_context_full),    cmocka_unit_test(test_drained),
+        cmocka_unit_test(test_profile),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -10,11 +10,14 @@
 
 #include "base/rng.h"
 #include "fixture.h"
+#include "late_device.h"
 
 enum { SEQS = 8 };
 
 static struct fx_models models;
 static struct fx_result want[FX_MODELS][SEQS];
+static const char *const policies[] = {"quota-rr", "slack"};
+enum { POLICIES = sizeof policies / sizeof *policies };
 
 static int setup(void **state)
 {
@@ -33,18 +36,37 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Weights of one model and a half; KV for a few sequences; another model after every step. */
-static void tight(struct br_turn_config *config, uint32_t n_models)
+/* Bytes of one model's weights and KV of so many tokens, whichever needs most. */
+static uint64_t largest_with_kv(uint32_t n_models, uint64_t tokens)
 {
-    uint64_t largest = 0, bytes;
+    uint64_t most = 0;
     for (uint32_t i = 0; i < n_models; i++) {
-        bytes = br_layout_total_bytes(&models.image[i]->layout);
-        largest = bytes > largest ? bytes : largest;
+        const struct br_model_layout *layout = &models.image[i]->layout;
+        uint64_t block = br_kv_block_bytes(&layout->shape, layout->numeric);
+        uint64_t bytes = br_layout_total_bytes(layout) + tokens * block / 16;
+        most = bytes > most ? bytes : most;
     }
+    return most;
+}
+
+/* Memory for little more than one model, and for KV in so many slabs: under slack what its largest model needs at
+ * least counts among these. */
+static void memory_set(struct br_turn_config *config, uint32_t n_models, uint32_t slabs)
+{
+    config->kv_bytes = slabs * config->slab_bytes;
+    config->device.memory_bytes = largest_with_kv(n_models, 0) * 5 / 4 + config->kv_bytes + 4096;
+    if (strcmp(config->policy, "slack") == 0)
+        config->device.memory_bytes =
+            largest_with_kv(n_models, 300) * 16 / 15 + config->slab_bytes + config->kv_bytes / 2;
+}
+
+/* Another model after every step, batches and chunks small. */
+static void tight(struct br_turn_config *config, uint32_t n_models, uint32_t policy)
+{
     fx_config(&models, config);
+    config->policy = policies[policy];
     config->slab_bytes = 96 << 10;
-    config->kv_bytes = 10 * config->slab_bytes;
-    config->device.memory_bytes = (largest * 3 / 2 & ~63ull) + config->kv_bytes + 4096;
+    memory_set(config, n_models, 10);
     config->switch_every_step = true;
     config->quota_max_s = .02;
     config->max_batch = 8;
@@ -79,32 +101,40 @@ static void test_references_differ(void **state)
         assert_memory_not_equal(&want[m][1].tokens[0], &want[m][3].tokens[0], sizeof(struct br_token));
 }
 
-static void test_preempted_every_step(void **state)
+static void print_stats(const char *policy, const struct br_turn_stats *s)
 {
-    struct br_turn_config config;
-    struct br_turn_stats stats;
-    (void)state;
-    tight(&config, FX_MODELS);
-    stats = run_all(&config, FX_MODELS);
-    print_message("steps %lu switches %lu loaded %lu moved %lu swaps %lu/%lu drops %lu compactions %u scratch %u\n",
-                  (unsigned long)stats.steps, (unsigned long)stats.switches, (unsigned long)stats.loaded_bytes,
-                  (unsigned long)stats.moved_bytes, (unsigned long)stats.swaps_out, (unsigned long)stats.swaps_in,
-                  (unsigned long)stats.drops, stats.compactions, stats.from_scratch);
-    assert_true(stats.switches > stats.steps / 2);
-    assert_true(stats.swaps_out > 100 && stats.swaps_in > 100);
-    assert_true(stats.swaps_ahead > 10); /* while another slot computed */
-    assert_true(stats.loaded_bytes > 10 * models.all_bytes);
+    print_message("%s: steps %lu switches %lu loaded %lu moved %lu swaps %lu/%lu ahead %lu drops %lu compactions %u "
+                  "slides %u shortages %u stalled %.3f of %.3f s\n",
+                  policy, (unsigned long)s->steps, (unsigned long)s->switches, (unsigned long)s->loaded_bytes,
+                  (unsigned long)s->moved_bytes, (unsigned long)s->swaps_out, (unsigned long)s->swaps_in,
+                  (unsigned long)s->swaps_ahead, (unsigned long)s->drops, s->compactions, s->slides, s->shortages,
+                  s->stalled_s, s->wall_s);
 }
 
-static void test_chunks_and_batches(void **state)
+static void test_preempted_every_step(void **state)
+{
+    (void)state;
+    for (uint32_t p = 0; p < POLICIES; p++) {
+        struct br_turn_config config;
+        struct br_turn_stats stats;
+        tight(&config, FX_MODELS, p);
+        stats = run_all(&config, FX_MODELS);
+        print_stats(policies[p], &stats);
+        assert_true(stats.switches > stats.steps / 2);
+        assert_true(stats.swaps_out > 100 && stats.swaps_in > 100);
+        assert_true(p || stats.swaps_ahead > 10); /* while another slot computed */
+        assert_true(stats.loaded_bytes > 10 * models.all_bytes);
+    }
+}
+
+static void chunks_and_batches(uint32_t policy)
 {
     static const uint32_t chunks[] = {1, 7, 64, 256}, batches[] = {1, 3, 8};
-    (void)state;
     for (uint32_t c = 0; c < 4; c++)
         for (uint32_t b = 0; b < 3; b++)
             for (uint32_t threads = 1; threads <= 2; threads++) {
                 struct br_turn_config config;
-                tight(&config, FX_RANDOM);
+                tight(&config, FX_RANDOM, policy);
                 config.prefill_chunk = chunks[c];
                 config.max_batch = batches[b];
                 config.device.threads = threads;
@@ -113,35 +143,43 @@ static void test_chunks_and_batches(void **state)
             }
 }
 
+static void test_chunks_and_batches(void **state)
+{
+    (void)state;
+    for (uint32_t p = 0; p < POLICIES; p++)
+        chunks_and_batches(p);
+}
+
 /* Host memory for the KV of a sequence or two: KV is dropped and recomputed. */
 static void test_dropped_and_recomputed(void **state)
 {
-    struct br_turn_config config;
-    struct br_turn_stats stats;
     (void)state;
-    for (uint32_t every_step = 0; every_step < 2; every_step++) {
-        tight(&config, FX_RANDOM);
+    for (uint32_t i = 0; i < 2 * POLICIES; i++) {
+        struct br_turn_config config;
+        struct br_turn_stats stats;
+        tight(&config, FX_RANDOM, i / 2);
         config.host_kv_bytes = 2 * config.slab_bytes;
-        config.kv_bytes = 5 * config.slab_bytes;
-        config.switch_every_step = every_step;
+        memory_set(&config, FX_RANDOM, i / 2 ? 0 : 5);
+        config.switch_every_step = i % 2;
         stats = run_all(&config, FX_RANDOM);
-        print_message("steps %lu drops %lu swaps %lu/%lu stalled %.3f of %.3f s\n", (unsigned long)stats.steps,
-                      (unsigned long)stats.drops, (unsigned long)stats.swaps_out, (unsigned long)stats.swaps_in,
-                      stats.stalled_s, stats.wall_s);
-        assert_true(stats.drops > 0);
+        print_stats(config.policy, &stats);
+        assert_true(stats.drops > 0 || (i / 2 && !config.switch_every_step)); /* slack comes by without */
     }
 }
 
 static void test_no_host_memory(void **state)
 {
-    struct br_turn_config config;
     (void)state;
-    for (uint32_t every_step = 0; every_step < 2; every_step++) {
-        tight(&config, FX_RANDOM);
+    for (uint32_t i = 0; i < 2 * POLICIES; i++) {
+        struct br_turn_config config;
+        struct br_turn_stats stats;
+        tight(&config, FX_RANDOM, i / 2);
         config.host_kv_bytes = 0;
-        config.kv_bytes = 4 * config.slab_bytes;
-        config.switch_every_step = every_step;
-        assert_true(run_all(&config, FX_RANDOM).drops > 0);
+        memory_set(&config, FX_RANDOM, i / 2 ? 0 : 4);
+        config.switch_every_step = i % 2;
+        stats = run_all(&config, FX_RANDOM);
+        print_stats(config.policy, &stats);
+        assert_true(stats.drops > 0 || (i / 2 && !config.switch_every_step));
     }
 }
 
@@ -155,32 +193,32 @@ static void test_any_shortage(void **state)
 {
     struct br_rng rng = {.seed = 11};
     (void)state;
-    for (int i = 0; i < 24; i++) {
+    for (uint32_t i = 0; i < 20 * POLICIES; i++) {
         struct br_turn_config config;
-        tight(&config, FX_MODELS);
-        config.device.memory_bytes -= config.kv_bytes;
+        tight(&config, FX_MODELS, i % POLICIES);
         config.slab_bytes = pick(&rng, 0, 1) ? 24 << 10 : 96 << 10;
-        config.kv_bytes = (150 << 10) / config.slab_bytes * config.slab_bytes + pick(&rng, 1, 8) * config.slab_bytes;
+        memory_set(&config, FX_MODELS, (uint32_t)((150 << 10) / config.slab_bytes) + pick(&rng, 1, 8));
         config.host_kv_bytes = pick(&rng, 0, 6) * config.slab_bytes;
-        config.device.memory_bytes += config.kv_bytes;
         config.max_batch = pick(&rng, 1, 8);
         config.prefill_chunk = pick(&rng, 1, 40);
         config.quota_max_s = .001 * pick(&rng, 1, 30);
         config.switch_every_step = pick(&rng, 0, 1);
         config.device.link_bytes_per_s = pick(&rng, 0, 3) ? 0 : 1u << 30;
+        if (pick(&rng, 0, 2) == 0)
+            config.device_create = late_device_create;
         run_all(&config, FX_MODELS);
     }
 }
 
 /* Every sequence of a model, cut after every token and resumed, all of them at once. */
-static void resume_everywhere(uint32_t m)
+static void resume_everywhere(uint32_t m, uint32_t policy)
 {
     static struct fx_run run;
     struct br_turn_config config;
     struct br_seq_spec spec;
     static uint32_t of[512];
     uint32_t n = 0;
-    tight(&config, FX_MODELS);
+    tight(&config, FX_MODELS, policy);
     fx_start(&run, &config, &models, FX_MODELS);
     for (uint32_t k = 0; k < SEQS; k++)
         for (uint32_t cut = 1; cut < want[m][k].n; cut++) {
@@ -199,8 +237,8 @@ static void resume_everywhere(uint32_t m)
 static void test_resumed_after_any_token(void **state)
 {
     (void)state;
-    for (uint32_t m = 0; m < FX_MODELS; m++)
-        resume_everywhere(m);
+    for (uint32_t i = 0; i < FX_MODELS * POLICIES; i++)
+        resume_everywhere(i / POLICIES, i % POLICIES);
 }
 
 /* A sequence that had all of its tokens already ends at once. */

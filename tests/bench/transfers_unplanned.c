@@ -1,0 +1,181 @@
+/* A step that nobody has loaded for: it runs layer by layer behind its load. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "tests/bench/transfers.h"
+#include "worker/turn/residency.h"
+
+enum { ROUNDS_MAX = 99, ROWS_MAX = 8192, ITEM = 256, ITEMS_MAX = ROWS_MAX / ITEM };
+
+static const uint64_t LINK = 1000000000;
+
+struct rig {
+    struct br_device *dev;
+    struct br_stream *compute;
+    struct br_event *done;
+    struct br_engine *engine;
+    struct br_engine_model *model;
+    struct br_residency *residency;
+    const struct br_model_layout *layout;
+    struct br_step_item items[ITEMS_MAX];
+    int32_t ids[ITEM];
+    br_devptr blocks[ITEMS_MAX][ITEM / BR_KV_BLOCK_TOKENS];
+    float *logits;
+};
+
+static void die(const struct br_err *err)
+{
+    fprintf(stderr, "bench_transfers: %s\n", err->msg);
+    exit(1);
+}
+
+static int32_t no_victim(void *ctx, uint32_t target)
+{
+    (void)ctx, (void)target;
+    return -1;
+}
+
+static void unheard(void *ctx, uint32_t slot, uint64_t bytes, uint64_t bytes_all)
+{
+    (void)ctx, (void)slot, (void)bytes, (void)bytes_all;
+}
+
+static void kv_fill(struct rig *rig, br_devptr at)
+{
+    uint64_t block = br_kv_block_bytes(&rig->layout->shape, rig->layout->numeric);
+    for (uint32_t i = 0; i < ITEMS_MAX; i++)
+        for (uint32_t k = 0; k < ITEM / BR_KV_BLOCK_TOKENS; k++, at += block)
+            rig->blocks[i][k] = at;
+    for (uint32_t i = 0; i < ITEM; i++)
+        rig->ids[i] = (int32_t)(i * 31 % rig->layout->shape.vocab);
+}
+
+static void rig_open(struct rig *rig, const struct transfers *t)
+{
+    uint64_t block = br_kv_block_bytes(&t->image->layout.shape, t->image->layout.numeric);
+    uint64_t weights = (br_layout_total_bytes(&t->image->layout) + 4095) & ~4095ull;
+    struct br_device_config device = {.threads = t->threads, .link_bytes_per_s = LINK};
+    struct br_engine_limits limits = {ROWS_MAX, ITEMS_MAX, ITEM};
+    struct br_residency_cb cb = {.victim = no_victim, .changed = unheard};
+    struct br_residency_config config = {.bytes = weights, .max_slots = 1, .max_units = t->image->layout.units};
+    struct br_err err;
+    device.memory_bytes = weights + ROWS_MAX / BR_KV_BLOCK_TOKENS * block;
+    *rig = (struct rig){.layout = &t->image->layout};
+    if (br_device_cpu_create(&device, &rig->dev, &err) || rig->dev->ops->stream_create(rig->dev, &rig->compute, &err) ||
+        rig->dev->ops->event_create(rig->dev, &rig->done, &err) ||
+        br_engine_create(rig->dev, &limits, &rig->engine, &err) ||
+        br_engine_model_create(rig->engine, rig->layout, &rig->model, &err))
+        die(&err);
+    config.memory = rig->dev->memory;
+    if (br_residency_create(rig->dev, &config, &cb, &rig->residency, &err) ||
+        br_residency_add(rig->residency, 0, rig->model, t->image, &err))
+        die(&err);
+    kv_fill(rig, rig->dev->memory + weights);
+    rig->logits = br_malloc(rig->layout->shape.vocab * sizeof *rig->logits);
+}
+
+static void rig_close(struct rig *rig)
+{
+    rig->dev->ops->stream_destroy(rig->compute);
+    br_residency_destroy(rig->residency);
+    br_engine_model_destroy(rig->model);
+    br_engine_destroy(rig->engine);
+    rig->dev->ops->event_destroy(rig->done);
+    rig->dev->ops->destroy(rig->dev);
+    free(rig->logits);
+}
+
+static void step_enqueue(struct rig *rig, uint32_t rows)
+{
+    struct br_err err;
+    uint32_t n = 0;
+    for (uint32_t left = rows; left; n++) {
+        uint32_t some = left < ITEM ? left : ITEM;
+        rig->items[n] = (struct br_step_item){.ids = rig->ids, .n_ids = some, .blocks = rig->blocks[n]};
+        left -= some;
+    }
+    rig->items[n - 1].want_logits = true;
+    rig->items[n - 1].logits = rig->logits;
+    if (br_engine_step(rig->engine, rig->model, rig->compute, rig->items, n, &err))
+        die(&err);
+    rig->dev->ops->event_record(rig->done, rig->compute);
+}
+
+static double warm_s(struct rig *rig, uint32_t rows)
+{
+    double start = br_now_s();
+    step_enqueue(rig, rows);
+    rig->dev->ops->event_sync(rig->done);
+    return br_now_s() - start;
+}
+
+static double load_s(struct rig *rig)
+{
+    double start;
+    br_residency_evict(rig->residency, 0, UINT64_MAX);
+    start = br_now_s();
+    br_residency_load(rig->residency, 0, UINT64_MAX, false);
+    br_residency_sync(rig->residency);
+    return br_now_s() - start;
+}
+
+/* From the order to load until the step's end. */
+static double streamed_s(struct rig *rig, uint32_t rows)
+{
+    double start;
+    br_residency_evict(rig->residency, 0, UINT64_MAX);
+    start = br_now_s();
+    br_residency_load(rig->residency, 0, UINT64_MAX, false);
+    step_enqueue(rig, rows);
+    rig->dev->ops->event_sync(rig->done);
+    return br_now_s() - start;
+}
+
+/* How many rows take so long with all weights there. */
+static uint32_t rows_for(struct rig *rig, double seconds)
+{
+    double rows = 64;
+    for (int i = 0; i < 6; i++) {
+        rows *= seconds / warm_s(rig, (uint32_t)rows);
+        rows = rows < 1 ? 1 : rows > ROWS_MAX ? ROWS_MAX : rows;
+    }
+    return (uint32_t)rows;
+}
+
+static int one(const struct transfers *t, struct rig *rig, double load_by_step)
+{
+    double load[ROUNDS_MAX], step[ROUNDS_MAX], end[ROUNDS_MAX], ratio[ROUNDS_MAX], l, s;
+    double embed_s = (double)br_layout_unit_bytes(rig->layout, 0) / (double)LINK, layer_s;
+    uint32_t rows = rows_for(rig, load_s(rig) / load_by_step), layers = rig->layout->shape.layers;
+    char what[128];
+    for (int i = 0; i < t->rounds; i++) {
+        load[i] = load_s(rig);
+        step[i] = warm_s(rig, rows);
+        end[i] = streamed_s(rig, rows);
+        layer_s = (double)br_layout_unit_bytes(rig->layout, 1) / (double)LINK;
+        layer_s = step[i] / layers > layer_s ? step[i] / layers : layer_s;
+        ratio[i] = end[i] / ((load[i] > step[i] ? load[i] : step[i]) + embed_s + layer_s);
+    }
+    l = median(load, t->rounds);
+    s = median(step, t->rounds);
+    printf("unplanned, load/step %.1f: load %.0f ms, step of %u rows %.0f ms; first step's end %.0f ms, load + step "
+           "%.0f ms\n",
+           load_by_step, 1e3 * l, rows, 1e3 * s, 1e3 * median(end, t->rounds), 1e3 * (l + s));
+    snprintf(what, sizeof what, "end / (max(load, step) + embedding + one layer) at %.1f", load_by_step);
+    return bar(what, median(ratio, t->rounds), 1.10, false);
+}
+
+int transfers_unplanned(const struct transfers *t)
+{
+    static const double load_by_step[] = {.3, 1, 3};
+    static struct rig rig;
+    int missed = 0;
+    rig_open(&rig, t);
+    load_s(&rig);
+    for (int i = 0; i < 3; i++)
+        missed += one(t, &rig, load_by_step[i]);
+    rig_close(&rig);
+    return missed;
+}

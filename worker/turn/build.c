@@ -299,16 +299,24 @@ static int model_add(struct br_turn *t, uint32_t slot, struct br_err *err)
     return 0;
 }
 
-static void models_add(struct br_turn *t)
+/* A device that could serve none of the models it has is not set up as its owner meant it. */
+static int models_add(struct br_turn *t, struct br_err *err)
 {
-    struct br_err err;
+    uint32_t images = 0, served = 0;
     for (uint32_t i = 0; i < t->n_models; i++) {
         struct turn_model *m = &t->models[i];
-        if (m->image && model_add(t, i, &err))
-            snprintf(m->info.error, sizeof m->info.error, "%s", err.msg);
+        if (m->image && model_add(t, i, err))
+            snprintf(m->info.error, sizeof m->info.error, "%s", err->msg);
         if (!m->engine)
             br_log(BR_ERROR, "model_not_served", "model=%s why=%s", m->info.name, BR_Q(m->info.error));
+        images += m->image != NULL;
+        served += m->engine != NULL;
     }
+    return images && !served ? br_err_wrap(err, "none of %u models can be served; the last", images) : 0;
+}
+
+static void models_kv(struct br_turn *t)
+{
     t->kv_most = kv_most(t);
     for (uint32_t i = 0; i < t->n_models; i++)
         if (t->models[i].engine)
@@ -367,8 +375,10 @@ int br_turn_create(const struct br_turn_config *config, const struct br_turn_mod
         rc = engine_start(t, err);
     if (rc == 0)
         rc = residency_start(t, err);
+    if (rc == 0)
+        rc = models_add(t, err);
     if (rc == 0) {
-        models_add(t);
+        models_kv(t);
         tables_start(t);
         t->profiling = true;
         turn_profile(t);

@@ -21,9 +21,9 @@ for m in "${models[@]}"; do
   args+=(--model "$m=demo/models/$m")
   load+=(--model "$m=$rate")
 done
-# Weights of one model take about 3.3 MB in device layout: 5 MB for weights are one and a half. At 256 MB/s a load takes
-# about as long as 40 decode steps, as that of a 7B model on a GPU does.
-memory=(--kv-memory 16M --host-kv-memory 64M --device-link 256M --tbt 50ms --ttft 1s)
+# Weights of one model take about 3.3 MB in device layout: 5 MB are one and a half, and 2 MB are for KV. At 256 MB/s a
+# load takes about as long as 40 decode steps, as that of a 7B model on a GPU does.
+memory=(--host-kv-memory 64M --device-link 256M --tbt 50ms --ttft 1s)
 
 serve() { # serve NAME OPTION...: starts a server; its log goes to $work/NAME.log
   local name=$1 waited=0
@@ -55,7 +55,7 @@ measure() { # measure NAME: the load, its table, the server's own counts
 }
 
 echo "== three models, one device with memory for one and a half ($rate requests/s each, ${seconds} s)"
-serve shared --device-memory 21M
+serve shared --device-memory 7M
 measure shared
 echo
 echo "== one answer of each"
@@ -67,7 +67,7 @@ done
 stop
 echo
 echo "== the same load on three devices, a model each"
-serve dedicated --devices 3 --dedicated --device-memory 21M
+serve dedicated --devices 3 --dedicated --device-memory 7M
 measure dedicated
 stop
 
@@ -101,7 +101,7 @@ cat <<END
 
 Keep it running and try it:
     $bin serve ${args[*]} \\
-        ${memory[*]} --device-memory 21M
+        ${memory[*]} --device-memory 7M
     curl -N http://127.0.0.1:8000/v1/chat/completions -d '{"model": "prophet", "stream": true,
         "messages": [{"role": "user", "content": "What is wisdom?"}]}'
 END

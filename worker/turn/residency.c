@@ -98,10 +98,14 @@ void br_residency_running(struct br_residency *r, int32_t slot)
     r->running = slot;
 }
 
+uint64_t br_residency_told(const struct br_residency *r, uint32_t slot)
+{
+    return r->config.tell_at_once ? r->models[slot].bytes : r->models[slot].bytes_arrived;
+}
+
 static void tell(struct br_residency *r, uint32_t slot)
 {
-    const struct resident_model *m = &r->models[slot];
-    r->cb.changed(r->cb.ctx, slot, r->config.tell_at_once ? m->bytes : m->bytes_arrived, m->bytes_all);
+    r->cb.changed(r->cb.ctx, slot, br_residency_told(r, slot), r->models[slot].bytes_all);
 }
 
 void residency_place(struct br_residency *r, struct resident_model *m, uint32_t unit, uint64_t at)
@@ -264,6 +268,11 @@ bool br_residency_reached(const struct br_residency *r, uint32_t slot, uint32_t 
         if (m->units[u].at != BR_EXTENT_NONE && !r->dev->ops->event_done(m->units[u].ready))
             return false;
     return true;
+}
+
+bool br_residency_loading(const struct br_residency *r, uint32_t slot)
+{
+    return r->models[slot].flying > 0;
 }
 
 void br_residency_sync(struct br_residency *r)

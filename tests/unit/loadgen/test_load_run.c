@@ -9,11 +9,23 @@
 #include "tests/unit/loadgen/drive.h"
 #include "tests/unit/loadgen/stub.h"
 
-/* Within 1 % or 1 ms. */
-static void within(const char *what, double ms, double expected)
+enum { ATTEMPTS = 5 };
+
+/* Within 1 % or 1 ms? A busy machine delays both sides now and then, so that a run may be tried again; an error of the
+ * generator's own is there each time. */
+static bool within(const char *what, double ms, double expected)
 {
-    if (fabs(ms - expected) > fmax(1, expected / 100))
-        fail_msg("%s: %.3f ms, expected %.3f", what, ms, expected);
+    if (fabs(ms - expected) <= fmax(1, expected / 100))
+        return true;
+    print_message("%s: %.3f ms, expected %.3f\n", what, ms, expected);
+    return false;
+}
+
+static void attempt(bool (*run)(void))
+{
+    int n = 0;
+    while (!run())
+        assert_true(++n < ATTEMPTS);
 }
 
 static int ascending(const void *a, const void *b)
@@ -31,7 +43,7 @@ static double quantile(double *v, size_t n, double p)
 }
 
 /* First tokens after 30 .. 227 ms, 12 tokens 8 ms apart: every percentile follows. */
-static void scripted_latencies_are_reported(void **state)
+static bool scripted_run(void)
 {
     uint32_t first_us[100];
     struct stub_script script = {.kind = STUB_STREAM, .first_us = first_us, .n_first = 100, .gap_us = 8000};
@@ -41,7 +53,7 @@ static void scripted_latencies_are_reported(void **state)
     double expected[200], e2e[200];
     struct stub *stub;
     struct drive d;
-    (void)state;
+    bool ok = true;
     for (uint32_t i = 0; i < 100; i++)
         first_us[i] = 30000 + i * 37 % 100 * 2000;
     for (size_t i = 0; i < 200; i++) {
@@ -52,20 +64,27 @@ static void scripted_latencies_are_reported(void **state)
     drive_run(&d, stub_url(stub), args);
     assert_int_equal(drive_number(&d, "completed"), 200);
     assert_int_equal(drive_number(&d, "total_output_tokens"), 2400);
-    within("median TTFT", drive_number(&d, "median_ttft_scheduled_ms"), quantile(expected, 200, .5));
-    within("p90 TTFT", drive_number(&d, "p90_ttft_scheduled_ms"), quantile(expected, 200, .9));
-    within("p99 TTFT", drive_number(&d, "p99_ttft_scheduled_ms"), quantile(expected, 200, .99));
-    within("p99 TTFT, sent", drive_number(&d, "p99_ttft_ms"), quantile(expected, 200, .99));
-    within("p90 E2E", drive_number(&d, "p90_e2el_scheduled_ms"), quantile(e2e, 200, .9));
-    within("median ITL", drive_number(&d, "median_itl_ms"), 8);
-    within("median TPOT", drive_number(&d, "median_tpot_ms"), 8);
+    ok &= within("median TTFT", drive_number(&d, "median_ttft_scheduled_ms"), quantile(expected, 200, .5));
+    ok &= within("p90 TTFT", drive_number(&d, "p90_ttft_scheduled_ms"), quantile(expected, 200, .9));
+    ok &= within("p99 TTFT", drive_number(&d, "p99_ttft_scheduled_ms"), quantile(expected, 200, .99));
+    ok &= within("p99 TTFT, sent", drive_number(&d, "p99_ttft_ms"), quantile(expected, 200, .99));
+    ok &= within("p90 E2E", drive_number(&d, "p90_e2el_scheduled_ms"), quantile(e2e, 200, .9));
+    ok &= within("median ITL", drive_number(&d, "median_itl_ms"), 8);
+    ok &= within("median TPOT", drive_number(&d, "median_tpot_ms"), 8);
     drive_free(&d);
     stub_stop(stub);
+    return ok;
+}
+
+static void scripted_latencies_are_reported(void **state)
+{
+    (void)state;
+    attempt(scripted_run);
 }
 
 /* A server that stands still for a while, and a client that may have one request open: what waits in the client waits
  * too. Lindley's recursion over the schedule says how long; latencies from the actual send hide nearly all of it. */
-static void a_stall_shows_from_the_schedule(void **state)
+static bool stalled_run(void)
 {
     static const uint32_t first_us = 10000;
     const double from = 1, stall = getenv("BRIAREUS_LONG_STALL") ? 5 : 1;
@@ -90,8 +109,8 @@ static void a_stall_shows_from_the_schedule(void **state)
     double free_at = 0, expected[512], worst = 0;
     struct stub *stub = stub_start(&script);
     struct drive d;
+    bool ok = true;
     size_t n;
-    (void)state;
     snprintf(duration, sizeof duration, "%g", 2 + 2 * stall);
     drive_run(&d, stub_url(stub), args);
     n = d.session.offer.workload.n;
@@ -105,12 +124,19 @@ static void a_stall_shows_from_the_schedule(void **state)
         worst = fmax(worst, expected[i]);
     }
     assert_true(worst > 990 * stall);
-    within("p50", drive_number(&d, "median_ttft_scheduled_ms"), quantile(expected, n, .5));
-    within("p90", drive_number(&d, "p90_ttft_scheduled_ms"), quantile(expected, n, .9));
-    within("p99", drive_number(&d, "p99_ttft_scheduled_ms"), quantile(expected, n, .99));
-    within("p90 from the send", drive_number(&d, "p90_ttft_ms"), 10);
+    ok &= within("p50", drive_number(&d, "median_ttft_scheduled_ms"), quantile(expected, n, .5));
+    ok &= within("p90", drive_number(&d, "p90_ttft_scheduled_ms"), quantile(expected, n, .9));
+    ok &= within("p99", drive_number(&d, "p99_ttft_scheduled_ms"), quantile(expected, n, .99));
+    ok &= within("p90 from the send", drive_number(&d, "p90_ttft_ms"), 10);
     drive_free(&d);
     stub_stop(stub);
+    return ok;
+}
+
+static void a_stall_shows_from_the_schedule(void **state)
+{
+    (void)state;
+    attempt(stalled_run);
 }
 
 static void each_bad_server_has_its_name(void **state)

@@ -58,10 +58,21 @@ static struct load_answer *of(llhttp_t *parser)
     return parser->data;
 }
 
+static int on_field(llhttp_t *parser, const char *at, size_t n)
+{
+    (void)at, (void)n;
+    of(parser)->value_len = 0;
+    return 0;
+}
+
+/* The only value that begins so is that of Content-Type; it may come in pieces. */
 static int on_value(llhttp_t *parser, const char *at, size_t n)
 {
-    struct load_answer *a = of(parser); /* no other header has such a value */
-    if (n >= 9 && strncasecmp(at, "text/html", 9) == 0)
+    struct load_answer *a = of(parser);
+    size_t room = sizeof a->value - a->value_len, take = n < room ? n : room;
+    memcpy(a->value + a->value_len, at, take);
+    a->value_len += take;
+    if (a->value_len == sizeof a->value && strncasecmp(a->value, "text/html", sizeof a->value) == 0)
         a->html = true;
     return 0;
 }
@@ -145,7 +156,8 @@ static int on_complete(llhttp_t *parser)
     return HPE_PAUSED;
 }
 
-static const llhttp_settings_t g_settings = {.on_header_value = on_value,
+static const llhttp_settings_t g_settings = {.on_header_field = on_field,
+                                             .on_header_value = on_value,
                                              .on_headers_complete = on_headers,
                                              .on_body = on_body,
                                              .on_message_complete = on_complete};
@@ -163,7 +175,7 @@ void load_answer_start(struct load_answer *a, bool stream, void (*on_tokens)(voi
     a->status = 0;
     a->outcome = LOAD_PENDING;
     a->html = a->events = a->done = a->keep_alive = false;
-    a->head_bytes = 0;
+    a->head_bytes = a->value_len = 0;
     a->why[0] = 0;
 }
 

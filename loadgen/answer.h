@@ -24,7 +24,8 @@ struct load_answer {
     uint16_t status;
     enum load_outcome outcome; /* LOAD_PENDING until it has ended */
     bool stream, html, events, done, keep_alive;
-    size_t head_bytes;
+    size_t head_bytes, value_len;
+    char value[9]; /* the first bytes of the current header's value */
     char why[160];
 };
 

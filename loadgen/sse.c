@@ -2,6 +2,14 @@
 
 #include <string.h>
 
+/* Bytes of a line before its data; 0: a line that is of no use. "error:" is no field of the standard, but llama.cpp's
+ * server has sent its errors so. */
+static size_t field_of(const char *line, size_t len)
+{
+    size_t name = len >= 5 && memcmp(line, "data:", 5) == 0 ? 5 : len >= 6 && memcmp(line, "error:", 6) == 0 ? 6 : 0;
+    return name && len > name && line[name] == ' ' ? name + 1 : name;
+}
+
 static void end_of_line(struct load_sse *sse, const char *line, size_t len, load_sse_cb cb, void *ctx)
 {
     if (len && line[len - 1] == '\r')
@@ -10,8 +18,8 @@ static void end_of_line(struct load_sse *sse, const char *line, size_t len, load
         if (sse->data.len)
             cb(ctx, sse->data.data, sse->data.len);
         br_buf_clear(&sse->data);
-    } else if (len >= 5 && memcmp(line, "data:", 5) == 0) {
-        size_t skip = len > 5 && line[5] == ' ' ? 6 : 5;
+    } else if (field_of(line, len)) {
+        size_t skip = field_of(line, len);
         if (sse->data.len)
             br_buf_puts(&sse->data, "\n");
         br_buf_add(&sse->data, line + skip, len - skip);

@@ -126,6 +126,7 @@ static void answers_end_as_they_should(void **state)
     check_answer(OK_HEAD "Transfer-Encoding: chunked\r\n\r\n22\r\n" TOKEN "\r\ne\r\ndata: [DONE]\n\n\r\n0\r\n\r\n",
                  true, LOAD_OK, 1, true);
     check_answer(OK_HEAD "\r\n" TOKEN TOKEN "data: [DONE]\n\n", true, LOAD_OK, 2, false); /* ends with the connection */
+    check_answer(OK_HEAD "\r\n" TOKEN "error: {\"code\":500,\"message\":\"slot\"}\n\n", true, LOAD_CLOSED, 1, false);
     check_answer(OK_HEAD "\r\n" TOKEN TOKEN, true, LOAD_CLOSED, 2, false);
     check_answer(OK_HEAD "Content-Length: 34\r\n\r\n" TOKEN, true, LOAD_CLOSED, 1, false);
     check_answer(OK_HEAD "Content-Length: 100\r\n\r\n" TOKEN, true, LOAD_CLOSED, 1, false);

@@ -141,12 +141,37 @@ static void answers_end_as_they_should(void **state)
     check_answer("", true, LOAD_CLOSED, 0, false);
 }
 
+#define CHUNK                                                                                                          \
+    "data: {\"choices\":[{\"text\":\"%s\",\"index\":0,\"logprobs\":null,\"finish_reason\":null}],\"created\":1,"       \
+    "\"model\":\"m\",\"system_fingerprint\":\"b1\",\"object\":\"text_completion\",\"id\":\"c\"}\n\n"
+
+/* What llama.cpp's server sends (tools/server/server-task.cpp): no usage until the last choice, which has no text; a
+ * token that is half a character brings an empty text and is only in the usage. */
+static void llama_cpp_streams(void **state)
+{
+    struct br_buf text = {0};
+    (void)state;
+    br_buf_puts(&text, "HTTP/1.1 200 OK\r\nServer: llama.cpp\r\nContent-Type: text/event-stream\r\n\r\n");
+    br_buf_printf(&text, CHUNK, "Hello");
+    br_buf_printf(&text, CHUNK, "");
+    br_buf_printf(&text, CHUNK, "\\u00e9");
+    br_buf_puts(&text,
+                "data: {\"choices\":[{\"text\":\"\",\"index\":0,\"logprobs\":null,\"finish_reason\":\"length\"}],"
+                "\"object\":\"text_completion\",\"usage\":{\"completion_tokens\":3,\"prompt_tokens\":5,"
+                "\"total_tokens\":8,\"prompt_tokens_details\":{\"cached_tokens\":0}},\"id\":\"c\","
+                "\"timings\":{\"prompt_n\":5,\"prompt_ms\":1.5}}\n\ndata: [DONE]\n\n");
+    check_answer(text.data, true, LOAD_OK, 3, false);
+    br_buf_free(&text);
+    check_answer("HTTP/1.1 200 OK\r\nContent-Length: 22\r\n\r\n{\"tokens\":[1,15,9,27]}", false, LOAD_OK, 0, true);
+    assert_int_equal(parsed("{\"tokens\":[1,15,9,27]}").count, 4); /* its /tokenize */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(events_survive_any_cut),     cmocka_unit_test(endless_line_is_refused),
         cmocka_unit_test(chunks_of_every_shape),      cmocka_unit_test(broken_json_is_refused),
-        cmocka_unit_test(answers_end_as_they_should),
+        cmocka_unit_test(answers_end_as_they_should), cmocka_unit_test(llama_cpp_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

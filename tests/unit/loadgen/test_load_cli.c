@@ -260,6 +260,8 @@ static void a_search_on_a_real_server(void **state)
                           path("found.json"),
                           "--arrivals",
                           "constant",
+                          "--max-dispatch-delay",
+                          "100",
                           NULL};
     json_t *found;
     (void)state;

@@ -1,31 +1,48 @@
 /* The generator against a server whose delays are known, and against servers that misbehave. */
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tests/cmocka.h"
 #include "tests/unit/loadgen/drive.h"
 #include "tests/unit/loadgen/stub.h"
 
-enum { ATTEMPTS = 5 };
+enum { ATTEMPTS = 4, STALL_QUEUE = 20 };
 
-/* Within 1 % or 1 ms? A busy machine delays both sides now and then, so that a run may be tried again; an error of the
- * generator's own is there each time. */
-static bool within(const char *what, double ms, double expected)
+/* How much later than asked the machine wakes a thread, sampled while a run goes on: where others use the processors,
+ * both sides of a measurement are late by about so much, and no generator could know. A quiet machine counts as 0. */
+struct noise {
+    pthread_t thread;
+    atomic_bool stop;
+    double late_ms[20000];
+    size_t n;
+};
+
+static void *sample(void *arg)
 {
-    if (fabs(ms - expected) <= fmax(1, expected / 100))
-        return true;
-    print_message("%s: %.3f ms, expected %.3f\n", what, ms, expected);
-    return false;
+    struct noise *noise = arg;
+    while (!atomic_load(&noise->stop) && noise->n < 20000) {
+        int64_t from = br_now_ns();
+        nanosleep(&(struct timespec){0, 2000000}, NULL);
+        noise->late_ms[noise->n++] = (double)(br_now_ns() - from) * 1e-6 - 2;
+    }
+    return NULL;
 }
 
-static void attempt(bool (*run)(void))
+static struct noise g_noise;
+
+static void noise_begin(void)
 {
-    int n = 0;
-    while (!run())
-        assert_true(++n < ATTEMPTS);
+    g_noise.n = 0;
+    atomic_store(&g_noise.stop, false);
+    if (pthread_create(&g_noise.thread, NULL, sample, &g_noise))
+        abort();
 }
 
 static int ascending(const void *a, const void *b)
@@ -42,6 +59,32 @@ static double quantile(double *v, size_t n, double p)
     return i + 1 < n ? v[i] + (at - floor(at)) * (v[i + 1] - v[i]) : v[n - 1];
 }
 
+static double noise_end(void)
+{
+    double p99;
+    atomic_store(&g_noise.stop, true);
+    pthread_join(g_noise.thread, NULL);
+    p99 = quantile(g_noise.late_ms, g_noise.n, .99);
+    return p99 < .3 ? 0 : p99;
+}
+
+/* Within 1 % or 1 ms, and what the machine's noise may add? A run may be tried again; an error of the generator's own
+ * is there each time. */
+static bool within(const char *what, double ms, double expected, double noise_ms)
+{
+    if (fabs(ms - expected) <= fmax(1, expected / 100) + noise_ms)
+        return true;
+    print_message("%s: %.3f ms, expected %.3f (noise %.3f)\n", what, ms, expected, noise_ms);
+    return false;
+}
+
+static void attempt(bool (*run)(void))
+{
+    int n = 0;
+    while (!run())
+        assert_true(++n < ATTEMPTS);
+}
+
 /* First tokens after 30 .. 227 ms, 12 tokens 8 ms apart: every percentile follows. */
 static bool scripted_run(void)
 {
@@ -54,6 +97,7 @@ static bool scripted_run(void)
     struct stub *stub;
     struct drive d;
     bool ok = true;
+    double noise;
     for (uint32_t i = 0; i < 100; i++)
         first_us[i] = 30000 + i * 37 % 100 * 2000;
     for (size_t i = 0; i < 200; i++) {
@@ -61,16 +105,18 @@ static bool scripted_run(void)
         e2e[i] = expected[i] + 11 * 8;
     }
     stub = stub_start(&script);
+    noise_begin();
     drive_run(&d, stub_url(stub), args);
+    noise = 3 * noise_end();
     assert_int_equal(drive_number(&d, "completed"), 200);
     assert_int_equal(drive_number(&d, "total_output_tokens"), 2400);
-    ok &= within("median TTFT", drive_number(&d, "median_ttft_scheduled_ms"), quantile(expected, 200, .5));
-    ok &= within("p90 TTFT", drive_number(&d, "p90_ttft_scheduled_ms"), quantile(expected, 200, .9));
-    ok &= within("p99 TTFT", drive_number(&d, "p99_ttft_scheduled_ms"), quantile(expected, 200, .99));
-    ok &= within("p99 TTFT, sent", drive_number(&d, "p99_ttft_ms"), quantile(expected, 200, .99));
-    ok &= within("p90 E2E", drive_number(&d, "p90_e2el_scheduled_ms"), quantile(e2e, 200, .9));
-    ok &= within("median ITL", drive_number(&d, "median_itl_ms"), 8);
-    ok &= within("median TPOT", drive_number(&d, "median_tpot_ms"), 8);
+    ok &= within("median TTFT", drive_number(&d, "median_ttft_scheduled_ms"), quantile(expected, 200, .5), noise);
+    ok &= within("p90 TTFT", drive_number(&d, "p90_ttft_scheduled_ms"), quantile(expected, 200, .9), noise);
+    ok &= within("p99 TTFT", drive_number(&d, "p99_ttft_scheduled_ms"), quantile(expected, 200, .99), noise);
+    ok &= within("p99 TTFT, sent", drive_number(&d, "p99_ttft_ms"), quantile(expected, 200, .99), noise);
+    ok &= within("p90 E2E", drive_number(&d, "p90_e2el_scheduled_ms"), quantile(e2e, 200, .9), noise);
+    ok &= within("median ITL", drive_number(&d, "median_itl_ms"), 8, noise);
+    ok &= within("median TPOT", drive_number(&d, "median_tpot_ms"), 8, noise);
     drive_free(&d);
     stub_stop(stub);
     return ok;
@@ -110,9 +156,12 @@ static bool stalled_run(void)
     struct stub *stub = stub_start(&script);
     struct drive d;
     bool ok = true;
+    double noise;
     size_t n;
     snprintf(duration, sizeof duration, "%g", 2 + 2 * stall);
+    noise_begin();
     drive_run(&d, stub_url(stub), args);
+    noise = 3 * STALL_QUEUE * noise_end(); /* each request that waits adds its own */
     n = d.session.offer.workload.n;
     for (size_t i = 0; i < n; i++) {
         double at = d.session.offer.workload.requests[i].at_s, zero = d.session.offer.workload.requests[0].at_s;
@@ -124,10 +173,10 @@ static bool stalled_run(void)
         worst = fmax(worst, expected[i]);
     }
     assert_true(worst > 990 * stall);
-    ok &= within("p50", drive_number(&d, "median_ttft_scheduled_ms"), quantile(expected, n, .5));
-    ok &= within("p90", drive_number(&d, "p90_ttft_scheduled_ms"), quantile(expected, n, .9));
-    ok &= within("p99", drive_number(&d, "p99_ttft_scheduled_ms"), quantile(expected, n, .99));
-    ok &= within("p90 from the send", drive_number(&d, "p90_ttft_ms"), 10);
+    ok &= within("p50", drive_number(&d, "median_ttft_scheduled_ms"), quantile(expected, n, .5), noise);
+    ok &= within("p90", drive_number(&d, "p90_ttft_scheduled_ms"), quantile(expected, n, .9), noise);
+    ok &= within("p99", drive_number(&d, "p99_ttft_scheduled_ms"), quantile(expected, n, .99), noise);
+    ok &= within("p90 from the send", drive_number(&d, "p90_ttft_ms"), 10, noise);
     drive_free(&d);
     stub_stop(stub);
     return ok;

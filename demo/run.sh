@@ -50,7 +50,8 @@ measure() { # measure NAME: the load, its table, the server's own counts
   done
   curl -sf "$url/stats" >"$work/$name.before.json"
   "$bin" load --base-url "$url" "${load[@]}" --duration "${seconds}s" --drain 30s --prompts demo/prompts.txt \
-    --max-tokens 100 --temperature 0.7 --ttft 1s --tbt 50ms --seed 1 --save-result "$work/$name.json"
+    --output-len 100 --temperature 0.7 --ttft 1s --tbt 50ms --seed 1 --brief \
+    --result-filename "$work/$name.json"
   curl -sf "$url/stats" >"$work/$name.stats.json"
 }
 
@@ -80,11 +81,11 @@ jq -rn --slurpfile s "$work/shared.json" --slurpfile d "$work/dedicated.json" \
   def delta(a; b; k): ([b[0].devices[][k]] | add) - ([a[0].devices[][k]] | add);
   def row(name; a; b): (name | . + " " * (34 - length)) + (a | pad(14)) + (b | pad(18));
   row("== side by side"; "one device"; "three dedicated"),
-  row("attainment (TTFT 1 s, TBT 50 ms)"; "\(100 * $s[0].all.attainment | num(2)) %"; "\(100 * $d[0].all.attainment | num(2)) %"),
-  row("TTFT p50 / p99, ms"; "\(1e3 * $s[0].all.ttft_p50_s | num(1)) / \(1e3 * $s[0].all.ttft_p99_s | num(1))";
-    "\(1e3 * $d[0].all.ttft_p50_s | num(1)) / \(1e3 * $d[0].all.ttft_p99_s | num(1))"),
-  row("TBT p50 / p99, ms"; "\(1e3 * $s[0].all.tbt_p50_s | num(1)) / \(1e3 * $s[0].all.tbt_p99_s | num(1))";
-    "\(1e3 * $d[0].all.tbt_p50_s | num(1)) / \(1e3 * $d[0].all.tbt_p99_s | num(1))"),
+  row("attainment (TTFT 1 s, TBT 50 ms)"; "\(100 * $s[0].attainment | num(2)) %"; "\(100 * $d[0].attainment | num(2)) %"),
+  row("TTFT p50 / p99, ms"; "\($s[0].median_ttft_scheduled_ms | num(1)) / \($s[0].p99_ttft_scheduled_ms | num(1))";
+    "\($d[0].median_ttft_scheduled_ms | num(1)) / \($d[0].p99_ttft_scheduled_ms | num(1))"),
+  row("TBT p50 / p99, ms"; "\($s[0].median_itl_ms | num(1)) / \($s[0].p99_itl_ms | num(1))";
+    "\($d[0].median_itl_ms | num(1)) / \($d[0].p99_itl_ms | num(1))"),
   row("switches"; delta($s0; $s1; "switches"); delta($d0; $d1; "switches")),
   row("weights loaded, MB"; delta($s0; $s1; "loaded_bytes") / 1e6 | num(1); delta($d0; $d1; "loaded_bytes") / 1e6 | num(1)),
   row("KV moved out and in, MB"; (delta($s0; $s1; "kv_out_bytes") + delta($s0; $s1; "kv_in_bytes")) / 1e6 | num(1);

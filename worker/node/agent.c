@@ -460,6 +460,20 @@ static void handles_close(struct agent *a)
     uv_close((uv_handle_t *)&a->flush, NULL);
 }
 
+/* Weights are there and none of them fits: that is the configuration's fault, not a model's. */
+static int models_check(const struct br_turn *turn, const struct br_turn_model *models, uint32_t n, struct br_err *err)
+{
+    const struct br_turn_model_info *first = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct br_turn_model_info *info = br_turn_model_info(turn, i);
+        if (!info->error[0])
+            return 0;
+        if (models[i].image && !first)
+            first = info;
+    }
+    return first ? br_err_set(err, BR_EINVAL, "no model can be served; %s: %s", first->name, first->error) : 0;
+}
+
 int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_turn_model *models,
                 void (*on_end)(void *ctx), void *ctx, struct agent **out, struct br_err *err)
 {
@@ -480,6 +494,8 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     results_create(KEEP_ENDED, &a->results);
     handles_init(a, loop);
     rc = br_turn_create(&config, models, plan->config.n_models, &turn, &a->turn, err);
+    if (rc == 0)
+        rc = models_check(a->turn, models, plan->config.n_models, err);
     if (rc == 0)
         rc = br_link_client_start(loop, plan->config.scheduler, &limits, &link, &a->link, err);
     *out = a;

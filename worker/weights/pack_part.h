@@ -8,9 +8,9 @@
 enum { BR_PART_TENSORS = 3, BR_UNIT_PARTS = 8 };
 
 enum br_part_kind {
-    BR_PART_VECTOR,  /* F32, the tensors one behind the other; one step */
-    BR_PART_ROWS,    /* row-major; a step is a row */
-    BR_PART_PANELS,  /* the tensors' rows as columns, those of one tensor behind those of the other; a step is a panel */
+    BR_PART_VECTOR, /* F32, the tensors one behind the other; one step */
+    BR_PART_ROWS,   /* row-major; a step is a row */
+    BR_PART_PANELS, /* the tensors' rows as columns, those of one tensor behind those of the other; a step is a panel */
     BR_PART_GATE_UP, /* panels of 32 rows of each of two tensors */
 };
 

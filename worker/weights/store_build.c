@@ -98,13 +98,14 @@ static void image_count(struct br_weight_image *image)
     struct br_weight_store *s = image->books->store;
     for (uint32_t u = 0; u < image->layout.units; u++) {
         struct br_image_state *state = image_state(image, u);
-        uint64_t bytes = br_image_span(image->books->header, u);
         atomic_store(&state->users, 0);
         atomic_store(&state->resident, 0);
-        if (s->budget && !br_weight_image_has(image, u) && atomic_load(&state->state) != BR_UNIT_ABSENT)
-            br_budget_force(s->budget, bytes), image_unclaim(image, u);
-        else if (s->budget && br_weight_image_has(image, u))
-            br_budget_force(s->budget, bytes);
+        if (atomic_load(&state->state) == BR_UNIT_ABSENT)
+            continue;
+        if (s->budget)
+            br_budget_force(s->budget, br_image_span(image->books->header, u));
+        if (!br_weight_image_has(image, u))
+            image_unclaim(image, u);
     }
     for (uint32_t u = image->layout.units; s->budget && u-- > 0;)
         if (br_budget_used(s->budget) > br_budget_limit(s->budget))

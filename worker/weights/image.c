@@ -33,7 +33,7 @@ static uint64_t own_bit(const struct br_weight_image *image)
     return device < 0 ? 0 : 1ull << device;
 }
 
-int image_source(struct br_weight_image *image, struct br_weight_source **out, struct br_err *err)
+int image_source(const struct br_weight_image *image, struct br_weight_source **out, struct br_err *err)
 {
     struct br_image_books *b = image->books;
     int rc = 0;
@@ -54,7 +54,7 @@ int image_source(struct br_weight_image *image, struct br_weight_source **out, s
     return rc;
 }
 
-void image_fail(struct br_weight_image *image, const struct br_err *err)
+void image_fail(const struct br_weight_image *image, const struct br_err *err)
 {
     struct br_image_books *b = image->books;
     pthread_mutex_lock(&b->lock);
@@ -66,8 +66,10 @@ void image_fail(struct br_weight_image *image, const struct br_err *err)
     br_log(BR_ERROR, "weights_failed", "path=%s why=%s", BR_Q(image->path), BR_Q(err->msg));
 }
 
-bool br_weight_image_failed(struct br_weight_image *image, struct br_err *err)
+bool br_weight_image_failed(const struct br_weight_image *image, struct br_err *err)
 {
+    if (!image->books)
+        return false;
     pthread_mutex_lock(&image->books->lock);
     bool failed = image->books->failed;
     *err = image->books->failure;
@@ -82,7 +84,7 @@ static void unit_punch(const struct br_weight_image *image, uint32_t unit)
         br_log(BR_WARN, "weights_not_freed", "path=%s unit=%u why=%s", BR_Q(image->path), unit, strerror(errno));
 }
 
-int image_claim(struct br_weight_image *image, uint32_t unit)
+int image_claim(const struct br_weight_image *image, uint32_t unit)
 {
     struct br_image_state *s = image_state(image, unit);
     uint32_t absent = BR_UNIT_ABSENT;
@@ -94,14 +96,14 @@ int image_claim(struct br_weight_image *image, uint32_t unit)
     return BR_ENOMEM;
 }
 
-void image_unclaim(struct br_weight_image *image, uint32_t unit)
+void image_unclaim(const struct br_weight_image *image, uint32_t unit)
 {
     unit_punch(image, unit);
     store_give(image->books->store, br_image_span(image->books->header, unit));
     atomic_store(&image_state(image, unit)->state, BR_UNIT_ABSENT);
 }
 
-void image_commit(struct br_weight_image *image, uint32_t unit)
+void image_commit(const struct br_weight_image *image, uint32_t unit)
 {
     struct br_weight_store *store = image->books->store;
     atomic_store(&image_state(image, unit)->verified_ns, br_now_ns());
@@ -111,7 +113,7 @@ void image_commit(struct br_weight_image *image, uint32_t unit)
     store_pin(store, image, unit);
 }
 
-int image_accept(struct br_weight_image *image, const struct br_unit_load *load, struct br_err *err)
+int image_accept(const struct br_weight_image *image, const struct br_unit_load *load, struct br_err *err)
 {
     struct br_image_state *s = image_state(image, load->unit);
     uint64_t checksum, content;
@@ -135,7 +137,7 @@ int image_accept(struct br_weight_image *image, const struct br_unit_load *load,
     return 0;
 }
 
-bool image_verified(struct br_weight_image *image, uint32_t unit, uint64_t checksum)
+bool image_verified(const struct br_weight_image *image, uint32_t unit, uint64_t checksum)
 {
     uint64_t expected, content;
     if (!br_image_state_known(image_state(image, unit), &expected, &content) || expected != checksum)
@@ -175,9 +177,11 @@ uint64_t br_weight_image_key(const struct br_weight_image *image)
     return sum;
 }
 
-void br_weight_image_resident(struct br_weight_image *image, uint32_t unit, bool resident)
+void br_weight_image_resident(const struct br_weight_image *image, uint32_t unit, bool resident)
 {
-    struct br_image_state *s = image_state(image, unit);
+    struct br_image_state *s = image->books ? image_state(image, unit) : NULL;
+    if (!s)
+        return;
     if (resident)
         atomic_fetch_or(&s->resident, own_bit(image));
     else
@@ -186,7 +190,7 @@ void br_weight_image_resident(struct br_weight_image *image, uint32_t unit, bool
 
 /* First nobody can begin to use it, then nobody does: whoever begins says so first and looks whether it is there next.
  */
-uint64_t br_weight_image_drop(struct br_weight_image *image, uint32_t unit)
+uint64_t br_weight_image_drop(const struct br_weight_image *image, uint32_t unit)
 {
     struct br_image_state *s = image_state(image, unit);
     struct br_weight_store *store = image->books->store;

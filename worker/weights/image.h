@@ -56,15 +56,15 @@ uint64_t br_weight_image_cached(const struct br_weight_image *image);         /*
 uint64_t br_weight_image_huge_bytes(const struct br_weight_image *image); /* of these, on huge pages of this mapping */
 
 /* This device process has the unit on its device, or no longer. */
-void br_weight_image_resident(struct br_weight_image *image, uint32_t unit, bool resident);
+void br_weight_image_resident(const struct br_weight_image *image, uint32_t unit, bool resident);
 /* Takes a unit out of the cache; returns the bytes that are free now, 0: it was not there or is in use. */
-uint64_t br_weight_image_drop(struct br_weight_image *image, uint32_t unit);
+uint64_t br_weight_image_drop(const struct br_weight_image *image, uint32_t unit);
 /* Takes all units out of the cache and removes the file. *freed: bytes of memory that are free when it returns, as the
  * file system counts them. BR_EBUSY: a unit is in use; nothing was taken out then. Only br_weight_image_close may
  * follow. */
 int br_weight_image_unload(struct br_weight_image *image, uint64_t *freed, struct br_err *err);
 
 /* A unit could not be had, so what was given out for it is not what it should be: *err says why. */
-bool br_weight_image_failed(struct br_weight_image *image, struct br_err *err);
+bool br_weight_image_failed(const struct br_weight_image *image, struct br_err *err);
 
 #endif

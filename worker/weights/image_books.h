@@ -61,17 +61,17 @@ void image_join(struct br_weight_image *image, struct br_weight_store *store, co
 
 struct br_image_state *image_state(const struct br_weight_image *image, uint32_t unit);
 /* Opened now if it was not. */
-int image_source(struct br_weight_image *image, struct br_weight_source **out, struct br_err *err);
-void image_fail(struct br_weight_image *image, const struct br_err *err);
+int image_source(const struct br_weight_image *image, struct br_weight_source **out, struct br_err *err);
+void image_fail(const struct br_weight_image *image, const struct br_err *err);
 /* ABSENT becomes ours to fill, with its bytes taken from the budget; BR_EBUSY: somebody else is at it, or it is there;
  * BR_ENOMEM: no room. */
-int image_claim(struct br_weight_image *image, uint32_t unit);
-void image_unclaim(struct br_weight_image *image, uint32_t unit); /* and frees what was written */
-void image_commit(struct br_weight_image *image, uint32_t unit);
+int image_claim(const struct br_weight_image *image, uint32_t unit);
+void image_unclaim(const struct br_weight_image *image, uint32_t unit); /* and frees what was written */
+void image_commit(const struct br_weight_image *image, uint32_t unit);
 /* What a load has read is what the unit was before, if it is known; noted if not. */
-int image_accept(struct br_weight_image *image, const struct br_unit_load *load, struct br_err *err);
+int image_accept(const struct br_weight_image *image, const struct br_unit_load *load, struct br_err *err);
 /* The checksum is what the record says; noted as verified now. */
-bool image_verified(struct br_weight_image *image, uint32_t unit, uint64_t checksum);
+bool image_verified(const struct br_weight_image *image, uint32_t unit, uint64_t checksum);
 /* Verifies what is in the cache; a damaged unit is taken out, or, strict, is an error. */
 int image_check(struct br_weight_image *image, bool strict, struct br_err *err);
 /* Fills what is missing as far as the budget goes. */

@@ -16,7 +16,7 @@
 enum { SLOT_NONE = -1 };
 
 struct br_lease {
-    struct br_weight_image *image;
+    const struct br_weight_image *image;
     uint32_t unit;
     const void *data;
     bool cached;            /* counted in books->uses */
@@ -139,7 +139,7 @@ static unsigned char *unit_map(const struct br_weight_image *image, uint32_t uni
 /* What came through the ring stays in the cache if there is room for it. */
 static void unit_keep(const struct br_lease *l)
 {
-    struct br_weight_image *image = l->image;
+    const struct br_weight_image *image = l->image;
     uint64_t bytes = br_layout_unit_bytes(&image->layout, l->unit);
     struct br_err err;
     unsigned char *to;
@@ -322,7 +322,7 @@ static void missing_begin(struct br_lease *l)
     }
 }
 
-struct br_lease *br_lease_acquire(struct br_weight_image *image, uint32_t unit)
+struct br_lease *br_lease_acquire(const struct br_weight_image *image, uint32_t unit)
 {
     struct br_lease *l = br_calloc(1, sizeof *l);
     l->image = image;
@@ -392,7 +392,7 @@ static bool may_stream(const struct br_weight_image *image)
     return image->books->store->config.drop || br_weight_image_cached(image) < br_layout_total_bytes(&image->layout);
 }
 
-static void ring_refuse(struct br_weight_image *image, uint64_t staging)
+static void ring_refuse(const struct br_weight_image *image, uint64_t staging)
 {
     struct br_err err;
     br_err_set(&err, BR_ENOMEM,

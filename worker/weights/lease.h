@@ -11,7 +11,7 @@
 struct br_lease;
 
 /* Never blocks for long: reading and verifying go on on other threads. */
-struct br_lease *br_lease_acquire(struct br_weight_image *image, uint32_t unit);
+struct br_lease *br_lease_acquire(const struct br_weight_image *image, uint32_t unit);
 /* Where the bytes are or will be: fixed. Readable at once, right when br_lease_wait has returned 0. */
 const void *br_lease_data(const struct br_lease *lease);
 bool br_lease_pending(const struct br_lease *lease); /* the bytes are not there, or not verified yet */

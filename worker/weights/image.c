@@ -243,8 +243,7 @@ int br_weight_image_unload(struct br_weight_image *image, uint64_t *freed, struc
 /* ---- all units of an image at once ---- */
 
 static struct br_unit_load *loads_of(const struct br_weight_image *image, enum br_unit_task task,
-                                     struct br_weight_source *source, const unsigned char *map, bool present,
-                                     uint32_t *n)
+                                     struct br_weight_source *source, bool present, uint32_t *n)
 {
     struct br_unit_load *loads = br_calloc(image->layout.units, sizeof *loads);
     *n = 0;
@@ -255,7 +254,7 @@ static struct br_unit_load *loads_of(const struct br_weight_image *image, enum b
         loads[(*n)++] = (struct br_unit_load){.task = task,
                                               .source = source,
                                               .unit = u,
-                                              .out = (unsigned char *)map + image->unit_offset[u], // NOLINT
+                                              .out = (unsigned char *)image->map + image->unit_offset[u], // NOLINT
                                               .bytes = br_layout_unit_bytes(&image->layout, u),
                                               .fd = image->books->fd,
                                               .offset = image->unit_offset[u]};
@@ -266,7 +265,7 @@ static struct br_unit_load *loads_of(const struct br_weight_image *image, enum b
 int image_check(struct br_weight_image *image, bool strict, struct br_err *err)
 {
     uint32_t n, rc = 0;
-    struct br_unit_load *loads = loads_of(image, BR_UNIT_CHECK, NULL, image->map, true, &n);
+    struct br_unit_load *loads = loads_of(image, BR_UNIT_CHECK, NULL, true, &n);
     struct br_err none;
     br_unit_loads_run(image->books->store->pool, loads, n, &none);
     for (uint32_t i = 0; i < n; i++) {
@@ -314,22 +313,16 @@ int image_fill(struct br_weight_image *image, struct br_err *err)
     struct br_weight_source *source;
     struct br_unit_load *loads;
     struct br_err none;
-    unsigned char *map;
     uint32_t n, busy = 0;
     int rc = image_source(image, &source, err);
     if (rc)
         return rc;
-    map = br_memory_map(image->books->fd, 0, image->map_bytes, true);
-    if (!map)
-        return br_err_errno(err, BR_ENOMEM, "%s: mapping %" PRIu64 " bytes", image->path, image->map_bytes);
-    br_memory_spread(map, image->map_bytes);
     for (uint32_t u = 0; u < image->layout.units && busy != (uint32_t)BR_ENOMEM; u++)
         busy = (uint32_t)image_claim(image, u);
-    loads = loads_of(image, BR_UNIT_READ, source, map, false, &n);
+    loads = loads_of(image, BR_UNIT_READ, source, false, &n);
     qsort(loads, n, sizeof *loads, compare_bytes);
     br_unit_loads_run(image->books->store->pool, loads, n, &none);
     rc = loads_take(image, loads, n, err);
-    br_memory_unmap(map, image->map_bytes);
     free(loads);
     return rc;
 }

@@ -72,6 +72,7 @@ int image_map(const char *path, struct br_weight_image **out, struct br_err *err
         close(fd);
         return br_err_set(err, bytes ? BR_ENOMEM : BR_ECORRUPT, "%s: cannot map %" PRIu64 " bytes", path, bytes);
     }
+    br_memory_spread(map, bytes);
     *out = image_alloc(path, fd, map, bytes);
     rc = image_describe(*out, err);
     if (!rc)

@@ -130,46 +130,29 @@ static bool folder_has(const struct br_weight_store *s, uint64_t bytes)
     return statvfs(s->dir, &vfs) == 0 && (uint64_t)vfs.f_bavail * vfs.f_frsize > bytes + BR_HUGE_PAGE;
 }
 
-/* A writable window on the unit's place in the cache. */
-static unsigned char *unit_map(const struct br_weight_image *image, uint32_t unit)
-{
-    return br_memory_map(image->books->fd, image->unit_offset[unit], br_layout_unit_bytes(&image->layout, unit), true);
-}
-
 /* What came through the ring stays in the cache if there is room for it. */
 static void unit_keep(const struct br_lease *l)
 {
     const struct br_weight_image *image = l->image;
-    uint64_t bytes = br_layout_unit_bytes(&image->layout, l->unit);
     struct br_err err;
-    unsigned char *to;
-    int rc;
-    if (!folder_has(store_of(l), bytes) || image_claim(image, l->unit))
+    if (!folder_has(store_of(l), l->load.bytes) || image_claim(image, l->unit))
         return;
-    to = unit_map(image, l->unit);
-    rc = to ? br_memory_populate(image->books->fd, image->unit_offset[l->unit], to, bytes, &err) : BR_ENOMEM;
-    if (rc == 0) {
-        memcpy(to, l->data, bytes);
+    if (br_file_write(image->books->fd, image->unit_offset[l->unit], l->data, l->load.bytes, &err) == 0)
         image_commit(image, l->unit);
-    } else {
+    else
         image_unclaim(image, l->unit);
-    }
-    br_memory_unmap(to, bytes);
 }
 
 static void unit_repair(struct br_lease *l)
 {
     struct br_weight_store *s = store_of(l);
-    uint64_t bytes = br_layout_unit_bytes(&l->image->layout, l->unit);
-    unsigned char *to = unit_map(l->image, l->unit);
     struct br_err err;
-    if (!to) {
-        br_err_errno(&err, BR_ENOMEM, "%s: mapping %" PRIu64 " bytes", l->image->path, bytes);
-        lease_end(l, BR_ENOMEM, &err);
+    int rc = br_file_write(l->image->books->fd, l->image->unit_offset[l->unit], l->scratch, l->load.bytes, &err);
+    if (rc) {
+        br_err_wrap(&err, "%s: unit %u", l->image->path, l->unit);
+        lease_end(l, rc, &err);
         return;
     }
-    memcpy(to, l->scratch, bytes);
-    br_memory_unmap(to, bytes);
     image_verified(l->image, l->unit, l->load.checksum);
     store_count(s, &s->stats.repaired, 1);
     br_log(BR_WARN, "weights_repaired", "path=%s unit=%u", BR_Q(l->image->path), l->unit);

@@ -38,14 +38,14 @@ static struct br_load_job *item_take(struct br_load_pool *p, uint32_t *item)
 static void *pool_main(void *arg)
 {
     struct br_load_pool *p = arg;
-    struct br_read_buffer buffer = {0};
+    struct br_load_buffers buffers = {0};
     struct br_load_job *job;
     uint32_t item;
     pthread_mutex_lock(&p->lock);
     while ((job = item_take(p, &item))) {
         bool last;
         pthread_mutex_unlock(&p->lock);
-        job->run(job, item, &buffer);
+        job->run(job, item, &buffers);
         pthread_mutex_lock(&p->lock);
         last = ++job->done == job->items;
         if (!last)
@@ -55,7 +55,8 @@ static void *pool_main(void *arg)
         pthread_mutex_lock(&p->lock);
     }
     pthread_mutex_unlock(&p->lock);
-    br_read_buffer_free(&buffer);
+    br_read_buffer_free(&buffers.in);
+    br_read_buffer_free(&buffers.out);
     return NULL;
 }
 

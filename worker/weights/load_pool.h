@@ -7,10 +7,15 @@
 
 struct br_load_pool;
 
+/* A thread's own: what it reads, and what it makes of that. */
+struct br_load_buffers {
+    struct br_read_buffer in, out;
+};
+
 /* The caller's, and to stay where it is until `finish` is called. */
 struct br_load_job {
-    uint32_t items;                                                                     /* 1.. */
-    void (*run)(struct br_load_job *job, uint32_t item, struct br_read_buffer *buffer); /* on any thread */
+    uint32_t items;                                                                       /* 1.. */
+    void (*run)(struct br_load_job *job, uint32_t item, struct br_load_buffers *buffers); /* on any thread */
     void (*finish)(struct br_load_job *job); /* once, on the thread of the last item; may submit, and free the job */
     struct br_load_job *next;                /* the pool's, as are all below */
     uint32_t taken, done;

@@ -11,6 +11,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -82,6 +85,17 @@ static int blocks_reserve(int fd, uint64_t offset, uint64_t bytes)
         rc = posix_fallocate(fd, (off_t)offset, (off_t)bytes);
     while (rc == EINTR);
     return rc;
+}
+
+uint64_t br_memory_collapse(unsigned char *at, uint64_t bytes)
+{
+    uintptr_t from = ((uintptr_t)at + BR_HUGE_PAGE - 1) & ~(uintptr_t)(BR_HUGE_PAGE - 1);
+    uintptr_t end = (uintptr_t)at + bytes;
+    uint64_t huge = 0;
+    for (; from + BR_HUGE_PAGE <= end; from += BR_HUGE_PAGE)
+        if (madvise((void *)from, BR_HUGE_PAGE, MADV_COLLAPSE) == 0)
+            huge += BR_HUGE_PAGE;
+    return huge;
 }
 
 int br_memory_populate(int fd, uint64_t offset, void *at, uint64_t bytes, struct br_err *err)
@@ -165,4 +179,22 @@ uint32_t br_memory_spread(void *at, uint64_t bytes)
     if (n > 1)
         syscall(SYS_mbind, at, pages(bytes), MPOL_INTERLEAVE, &mask, 64ul + 1, 0); /* a wish: refused is no error */
     return n ? n : 1;
+}
+
+int br_file_write(int fd, uint64_t offset, const void *data, uint64_t bytes, struct br_err *err)
+{
+    const unsigned char *at = data;
+    while (bytes) {
+        ssize_t n = pwrite(fd, at, bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            int no_room = n == 0 || errno == ENOSPC || errno == EFBIG || errno == ENOMEM || errno == EDQUOT;
+            return br_err_errno(err, no_room ? BR_ENOMEM : BR_EIO, "writing %" PRIu64 " bytes", bytes);
+        }
+        at += n;
+        offset += (uint64_t)n;
+        bytes -= (uint64_t)n;
+    }
+    return 0;
 }

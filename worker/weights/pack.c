@@ -19,7 +19,7 @@ void br_pack_unit(const struct br_packer *p, uint32_t unit, void *out)
         const unsigned char *at[BR_PART_TENSORS] = {0};
         for (uint32_t k = 0; k < parts[i].n_tensors; k++)
             at[k] = parts[i].tensor[k]->data;
-        br_pack_steps(p, &parts[i], 0, parts[i].steps, at, out);
+        br_pack_steps(p, &parts[i], 0, parts[i].steps, at, (unsigned char *)out + parts[i].at);
     }
 }
 

@@ -176,10 +176,9 @@ static void panels_pack(const struct panel_source *src, enum br_numeric numeric,
 }
 
 void br_pack_steps(const struct br_packer *p, const struct br_pack_part *part, uint64_t first, uint64_t n,
-                   const unsigned char *const at[BR_PART_TENSORS], unsigned char *unit)
+                   const unsigned char *const at[BR_PART_TENSORS], unsigned char *out)
 {
     struct panel_source src = {.part = part, .at = at};
-    unsigned char *out = unit + part->at + first * part->step_bytes;
     br_pack_ranges(part, first, n, src.ranges);
     if (part->kind == BR_PART_ROWS) {
         br_values_convert(at[0], part->tensor[0]->dtype, n * part->k, p->layout.numeric, out);

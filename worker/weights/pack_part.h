@@ -38,9 +38,9 @@ uint32_t br_pack_parts(const struct br_packer *packer, uint32_t unit, struct br_
 uint32_t br_pack_ranges(const struct br_pack_part *part, uint64_t first, uint64_t n,
                         struct br_pack_range ranges[BR_PART_TENSORS]);
 
-/* Writes steps [first, first + n) of the part into the unit. at[i]: the bytes of range i. */
+/* Writes steps [first, first + n) of the part to out, n * step_bytes long. at[i]: the bytes of range i. */
 void br_pack_steps(const struct br_packer *packer, const struct br_pack_part *part, uint64_t first, uint64_t n,
-                   const unsigned char *const at[BR_PART_TENSORS], unsigned char *unit);
+                   const unsigned char *const at[BR_PART_TENSORS], unsigned char *out);
 
 /* Zeroes what lies between and behind the parts, so that images of equal weights are equal byte for byte. */
 void br_pack_gaps(const struct br_packer *packer, uint32_t unit, unsigned char *out);

@@ -149,7 +149,7 @@ static size_t file_of(const struct br_weight_source *src, const struct br_tensor
     return i;
 }
 
-static void buffer_grow(struct br_read_buffer *b, uint64_t bytes)
+void br_read_buffer_grow(struct br_read_buffer *b, uint64_t bytes)
 {
     if (bytes <= b->bytes)
         return;
@@ -200,7 +200,7 @@ int br_weight_source_read(struct br_weight_source *src, const struct br_pack_ran
     uint64_t total = 0, used = 0;
     for (uint32_t i = 0; i < n; i++)
         total += ranges[i].bytes + 2 * ALIGN;
-    buffer_grow(buffer, total);
+    br_read_buffer_grow(buffer, total);
     for (uint32_t i = 0; i < n; i++) {
         size_t file = file_of(src, ranges[i].tensor);
         uint64_t begin = (uint64_t)(ranges[i].tensor->data - src->st->files[file].map) + ranges[i].at;

@@ -20,7 +20,7 @@ struct br_weight_source {
     _Atomic uint64_t read_bytes;  /* from the files, since it was opened */
 };
 
-/* Memory that pieces of files are read into; zeroed before its first use. */
+/* Memory that pieces of files are read into; may be zeroed. */
 struct br_read_buffer {
     unsigned char *data; /* owned, page-aligned */
     uint64_t bytes;
@@ -38,7 +38,8 @@ int br_weight_source_check(const struct br_weight_source *source, struct br_err 
  * file is shorter than it was. */
 int br_weight_source_read(struct br_weight_source *source, const struct br_pack_range *ranges, uint32_t n,
                           struct br_read_buffer *buffer, const unsigned char **at, struct br_err *err);
-bool br_weight_source_direct(const struct br_weight_source *source); /* every file is read past the page cache */
+bool br_weight_source_direct(const struct br_weight_source *source);     /* every file is read past the page cache */
+void br_read_buffer_grow(struct br_read_buffer *buffer, uint64_t bytes); /* what is in it is lost */
 void br_read_buffer_free(struct br_read_buffer *buffer);
 
 #endif

@@ -87,41 +87,41 @@ static uint64_t ranges_hash(const struct br_pack_range *ranges, uint32_t n, cons
     return XXH3_64bits(sums, sizeof sums);
 }
 
-static int item_read(struct br_unit_load *l, uint32_t item, struct br_read_buffer *buffer, struct br_err *err)
+static int item_read(struct br_unit_load *l, uint32_t item, struct br_load_buffers *buffers, struct br_err *err)
 {
     struct br_pack_range ranges[BR_PART_TENSORS];
     const unsigned char *at[BR_PART_TENSORS] = {0};
     uint64_t first, n;
     const struct br_pack_part *part = item_find(l, item, &first, &n);
     uint32_t n_ranges = br_pack_ranges(part, first, n, ranges);
-    int rc = br_weight_source_read(l->source, ranges, n_ranges, buffer, at, err);
+    int rc = br_weight_source_read(l->source, ranges, n_ranges, &buffers->in, at, err);
     if (rc)
         return rc;
     l->hashes[item] = ranges_hash(ranges, n_ranges, at);
     if (l->task == BR_UNIT_CONTENT)
         return 0;
-    if (l->fd >= 0) {
-        uint64_t to = part->at + first * part->step_bytes;
-        rc = br_memory_populate(l->fd, l->offset + to, l->out + to, n * part->step_bytes, err);
-        if (rc)
-            return rc;
+    uint64_t to = part->at + first * part->step_bytes, bytes = n * part->step_bytes;
+    if (l->fd < 0) {
+        br_pack_steps(&l->source->packer, part, first, n, at, l->out + to);
+        return 0;
     }
-    br_pack_steps(&l->source->packer, part, first, n, at, l->out);
-    return 0;
+    br_read_buffer_grow(&buffers->out, bytes);
+    br_pack_steps(&l->source->packer, part, first, n, at, buffers->out.data);
+    return br_file_write(l->fd, l->offset + to, buffers->out.data, bytes, err);
 }
 
-static void read_run(struct br_load_job *job, uint32_t item, struct br_read_buffer *buffer)
+static void read_run(struct br_load_job *job, uint32_t item, struct br_load_buffers *buffers)
 {
     struct br_unit_load *l = (struct br_unit_load *)job;
     struct br_err err;
-    if (!load_failed(l) && item_read(l, item, buffer, &err))
+    if (!load_failed(l) && item_read(l, item, buffers, &err))
         load_fail(l, &err);
 }
 
-static void check_run(struct br_load_job *job, uint32_t item, struct br_read_buffer *buffer)
+static void check_run(struct br_load_job *job, uint32_t item, struct br_load_buffers *buffers)
 {
     struct br_unit_load *l = (struct br_unit_load *)job;
-    (void)buffer;
+    (void)buffers;
     l->hashes[item] = piece_sum(l->out, l->bytes, item);
 }
 
@@ -173,7 +173,8 @@ static void read_finish(struct br_load_job *job)
         load_end(l);
         return;
     }
-    br_pack_gaps(&l->source->packer, l->unit, l->out);
+    if (l->fd < 0) /* what was never written to a file is zero */
+        br_pack_gaps(&l->source->packer, l->unit, l->out);
     check_start(l, true); /* while it may still be in the cache */
 }
 

@@ -25,7 +25,8 @@ struct br_unit_load {
     uint32_t unit;
     unsigned char *out; /* br_layout_unit_bytes long, 64-byte aligned */
     uint64_t bytes;
-    int fd; /* READ: out is a mapping of this file at `offset` whose pages are to be taken first; -1: is plain memory */
+    int fd; /* READ: written to this file at `offset`, where there is nothing yet; out is a mapping of that, only read.
+               -1: out is written to */
     uint64_t offset;
     void (*done)(struct br_unit_load *load); /* on a thread of the pool; may free the load or start it again */
     void *ctx;

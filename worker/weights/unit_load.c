@@ -2,31 +2,38 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <xxhash.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "worker/weights/fast_hash.h"
 #include "worker/weights/memory.h"
 #include "worker/weights/panel.h"
 
-static uint64_t pieces(uint64_t bytes)
+enum { BLOCKS_PER_ITEM = 64 }; /* of a check */
+
+static uint64_t blocks(uint64_t bytes)
 {
-    return bytes <= BR_CHECK_BYTES ? 1 : (bytes + BR_CHECK_BYTES - 1) / BR_CHECK_BYTES;
+    return bytes <= BR_CHECK_BLOCK ? 1 : (bytes + BR_CHECK_BLOCK - 1) / BR_CHECK_BLOCK;
 }
 
-static uint64_t piece_sum(const unsigned char *unit, uint64_t bytes, uint64_t piece)
+static uint64_t block_bytes(uint64_t bytes, uint64_t block)
 {
-    uint64_t at = piece * BR_CHECK_BYTES;
-    return XXH3_64bits(unit + at, bytes - at < BR_CHECK_BYTES ? bytes - at : BR_CHECK_BYTES);
+    uint64_t at = block * BR_CHECK_BLOCK;
+    return bytes - at < BR_CHECK_BLOCK ? bytes - at : BR_CHECK_BLOCK;
+}
+
+static uint64_t sums_join(const uint64_t *sums, uint64_t n)
+{
+    return n == 1 ? sums[0] : XXH3_64bits(sums, n * sizeof *sums);
 }
 
 uint64_t br_unit_checksum(const void *unit, uint64_t bytes)
 {
-    uint64_t n = pieces(bytes), sum;
+    uint64_t n = blocks(bytes), sum;
     uint64_t *sums = br_calloc(n, sizeof *sums);
     for (uint64_t i = 0; i < n; i++)
-        sums[i] = piece_sum(unit, bytes, i);
-    sum = n == 1 ? sums[0] : XXH3_64bits(sums, n * sizeof *sums);
+        sums[i] = XXH3_64bits((const unsigned char *)unit + i * BR_CHECK_BLOCK, block_bytes(bytes, i));
+    sum = sums_join(sums, n);
     free(sums);
     return sum;
 }
@@ -87,6 +94,13 @@ static uint64_t ranges_hash(const struct br_pack_range *ranges, uint32_t n, cons
     return XXH3_64bits(sums, sizeof sums);
 }
 
+/* Sums up the blocks that lie in [at, at + bytes) of the unit as a whole, while they are in the cache. */
+static void blocks_sum(struct br_unit_load *l, uint64_t at, const unsigned char *data, uint64_t bytes)
+{
+    for (uint64_t b = (at + BR_CHECK_BLOCK - 1) / BR_CHECK_BLOCK; (b + 1) * BR_CHECK_BLOCK <= at + bytes; b++)
+        l->sums[b] = XXH3_64bits(data + (b * BR_CHECK_BLOCK - at), BR_CHECK_BLOCK);
+}
+
 static int item_read(struct br_unit_load *l, uint32_t item, struct br_load_buffers *buffers, struct br_err *err)
 {
     struct br_pack_range ranges[BR_PART_TENSORS];
@@ -103,10 +117,12 @@ static int item_read(struct br_unit_load *l, uint32_t item, struct br_load_buffe
     uint64_t to = part->at + first * part->step_bytes, bytes = n * part->step_bytes;
     if (l->fd < 0) {
         br_pack_steps(&l->source->packer, part, first, n, at, l->out + to);
+        blocks_sum(l, to, l->out + to, bytes);
         return 0;
     }
     br_read_buffer_grow(&buffers->out, bytes);
     br_pack_steps(&l->source->packer, part, first, n, at, buffers->out.data);
+    blocks_sum(l, to, buffers->out.data, bytes);
     return br_file_write(l->fd, l->offset + to, buffers->out.data, bytes, err);
 }
 
@@ -122,13 +138,16 @@ static void check_run(struct br_load_job *job, uint32_t item, struct br_load_buf
 {
     struct br_unit_load *l = (struct br_unit_load *)job;
     (void)buffers;
-    l->hashes[item] = piece_sum(l->out, l->bytes, item);
+    uint64_t first = (uint64_t)item * BLOCKS_PER_ITEM, n = blocks(l->bytes);
+    for (uint64_t b = first; b < n && b < first + BLOCKS_PER_ITEM; b++)
+        l->sums[b] = XXH3_64bits(l->out + b * BR_CHECK_BLOCK, block_bytes(l->bytes, b));
 }
 
 static void load_end(struct br_unit_load *l)
 {
     free(l->hashes);
-    l->hashes = NULL;
+    free(l->sums);
+    l->hashes = l->sums = NULL;
     pthread_mutex_destroy(&l->lock);
     l->done(l);
 }
@@ -136,18 +155,26 @@ static void load_end(struct br_unit_load *l)
 static void check_finish(struct br_load_job *job)
 {
     struct br_unit_load *l = (struct br_unit_load *)job;
-    l->checksum = job->items == 1 ? l->hashes[0] : XXH3_64bits(l->hashes, job->items * sizeof *l->hashes);
+    l->checksum = sums_join(l->sums, blocks(l->bytes));
     load_end(l);
 }
 
 static void check_start(struct br_unit_load *l, bool first)
 {
-    free(l->hashes);
-    l->job.items = (uint32_t)pieces(l->bytes);
+    l->job.items = (uint32_t)((blocks(l->bytes) + BLOCKS_PER_ITEM - 1) / BLOCKS_PER_ITEM);
     l->job.run = check_run;
     l->job.finish = check_finish;
-    l->hashes = br_calloc(l->job.items, sizeof *l->hashes);
     br_load_pool_submit(l->pool, &l->job, first);
+}
+
+/* The blocks that no item had as a whole. */
+static void sums_complete(struct br_unit_load *l)
+{
+    uint64_t n = blocks(l->bytes);
+    for (uint64_t b = 0; b < n; b++)
+        if (!l->sums[b])
+            l->sums[b] = XXH3_64bits(l->out + b * BR_CHECK_BLOCK, block_bytes(l->bytes, b));
+    l->checksum = sums_join(l->sums, n);
 }
 
 static uint64_t content_of(const struct br_unit_load *l)
@@ -169,13 +196,12 @@ static void read_finish(struct br_load_job *job)
     l->read_ns = br_now_ns();
     if (!l->rc)
         l->content = content_of(l);
-    if (l->rc || l->task == BR_UNIT_CONTENT) {
-        load_end(l);
-        return;
+    if (!l->rc && l->task == BR_UNIT_READ) {
+        if (l->fd < 0) /* what was never written to a file is zero */
+            br_pack_gaps(&l->source->packer, l->unit, l->out);
+        sums_complete(l);
     }
-    if (l->fd < 0) /* what was never written to a file is zero */
-        br_pack_gaps(&l->source->packer, l->unit, l->out);
-    check_start(l, true); /* while it may still be in the cache */
+    load_end(l);
 }
 
 void br_unit_load_start(struct br_load_pool *pool, struct br_unit_load *l, bool first)
@@ -185,6 +211,7 @@ void br_unit_load_start(struct br_load_pool *pool, struct br_unit_load *l, bool 
     l->started_ns = br_now_ns();
     l->read_ns = 0;
     l->hashes = NULL;
+    l->sums = br_calloc(blocks(l->bytes), sizeof *l->sums);
     pthread_mutex_init(&l->lock, NULL);
     if (l->task == BR_UNIT_CHECK) {
         check_start(l, first);

@@ -1,8 +1,8 @@
 /* What threads do with one unit: read and pack it, hash what it would be packed from, sum it up.
  *
- * The checksum of a unit is XXH3 of the XXH3 sums of its pieces of 4 MiB, so that several threads can share it; one
- * piece's sum is the unit's. The content of a unit is a hash of its tensors' names, dtypes, shapes and bytes, the bytes
- * in the pieces that they are read in. */
+ * The checksum of a unit is XXH3 of the XXH3 sums of its blocks of 64 KiB: so threads can share it, and sum up what
+ * they have just packed; one block's sum is the unit's. The content of a unit is a hash of its tensors' names, dtypes,
+ * shapes and bytes, the bytes in the pieces that they are read in. */
 #ifndef BRIAREUS_WORKER_WEIGHTS_UNIT_LOAD_H
 #define BRIAREUS_WORKER_WEIGHTS_UNIT_LOAD_H
 
@@ -10,7 +10,7 @@
 
 #include "worker/weights/load_pool.h"
 
-enum { BR_CHECK_BYTES = 4 << 20, BR_READ_BYTES = 2 << 20 };
+enum { BR_CHECK_BLOCK = 64 << 10, BR_READ_BYTES = 1 << 20 };
 
 enum br_unit_task {
     BR_UNIT_READ,    /* source to out, then the checksum */
@@ -40,7 +40,8 @@ struct br_unit_load {
     struct br_load_pool *pool;
     struct br_pack_part parts[BR_UNIT_PARTS];
     uint32_t n_parts;
-    uint64_t *hashes; /* [job.items] */
+    uint64_t *hashes; /* [job.items] of what was read */
+    uint64_t *sums;   /* of blocks; 0: not computed yet */
 };
 
 /* Starts it; first: before what waits. The load stays where it is until `done`. */

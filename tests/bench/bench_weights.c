@@ -47,8 +47,8 @@ static double now(void)
 
 static double least(const double *values, uint32_t n)
 {
-    double best = values[0];
-    for (uint32_t i = 1; i < n; i++)
+    double best = 1e300;
+    for (uint32_t i = 0; i < n; i++)
         best = values[i] < best ? values[i] : best;
     return best;
 }

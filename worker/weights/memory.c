@@ -118,7 +118,7 @@ int br_memory_pin(const void *at, uint64_t bytes, struct br_err *err)
 {
     struct rlimit limit = {0};
     int why;
-    if (mlock(at, bytes) == 0)
+    if (mlock2(at, bytes, 0) == 0)
         return 0;
     why = errno;
     getrlimit(RLIMIT_MEMLOCK, &limit);

@@ -63,8 +63,7 @@ static int print_weights(const char *dir, const struct br_model_shape *shape, st
     printf("files             %zu, %" PRIu64 " bytes, %zu tensors\n", st->n_files, bytes, st->table.n);
     if (!rc) {
         printf("served in         %s\n", br_numeric_name(packer.layout.numeric));
-        printf("image             %" PRIu64 " bytes\n",
-               br_image_file_bytes(&packer.layout));
+        printf("image             %" PRIu64 " bytes\n", br_image_file_bytes(&packer.layout));
         br_packer_free(&packer);
     }
     br_safetensors_close(st);

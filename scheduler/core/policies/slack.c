@@ -45,7 +45,7 @@ static int32_t fresh_device(const struct br_pool *pool, uint32_t model, double *
 }
 
 /* Answers still grow, some to many times their prompt: a batch is split well before its KV has no room, or its youngest
- * would be preempted and prefilled again over and over. */
+ * would be preempted and prefilled again over and over. Not where compute is the limit: smaller batches need more. */
 static const double FILLED = .3;
 enum { FILLED_LEAST = 8 };
 
@@ -61,7 +61,7 @@ static bool replica_helps(const struct br_pool *pool, struct br_pl_slot *s, uint
                           double other_util)
 {
     const struct br_pl_model *m = pl_model(pool, s);
-    if (filled(pool, s) && other_util < util - .05)
+    if (filled(pool, s) && util < 1 && other_util < util - .05)
         return true;
     if (other_util >= util - .3)
         return false;

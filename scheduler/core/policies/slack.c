@@ -45,9 +45,10 @@ static int32_t fresh_device(const struct br_pool *pool, uint32_t model, double *
 }
 
 /* Answers still grow, some to many times their prompt: a batch is split well before its KV has no room, or its youngest
- * would be preempted and prefilled again over and over. Not where compute is the limit: smaller batches need more. */
+ * would be preempted and prefilled again over and over. Not where compute is the limit: smaller batches need more; nor
+ * small ones. */
 static const double FILLED = .3;
-enum { FILLED_LEAST = 8 };
+enum { FILLED_LEAST = 32 };
 
 static bool filled(const struct br_pool *pool, const struct br_pl_slot *s)
 {

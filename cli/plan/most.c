@@ -76,9 +76,10 @@ static json_t *root_make(const struct plan_options *o, const struct plan_materia
     json_t *results = json_array();
     for (uint32_t i = 0; i < n; i++)
         json_array_append_new(results, most_json(&list[i], rate));
+    json_t *root = json_pack("{s:o, s:o, s:o}", "workload", plan_json_workload(o, m, &requests), "targets",
+                             plan_json_targets(o), "results", results);
     free(drawn);
-    return json_pack("{s:o, s:o, s:o}", "workload", plan_json_workload(o, m, &requests), "targets",
-                     plan_json_targets(o), "results", results);
+    return root;
 }
 
 static int files_write(const struct plan_options *o, const struct plan_material *m, const struct plan_most *list,

@@ -155,7 +155,7 @@ static void need_row(const json_t *r, struct plan_cells *c)
 
 static void need_table(const json_t *results, struct br_buf *out)
 {
-    static const char *const head[] = {"policy",    "GPU",    "GPUs",   "95 %",  "fewer, %",
+    static const char *const head[] = {"policy",     "GPU",         "GPUs",   "95 %",        "fewer, %",
                                        "on time, %", "TTFT p50, s", "p99, s", "TBT p99, ms", "bound"};
     struct plan_cells cells = {0};
     char text[512];
@@ -189,7 +189,8 @@ static void host(const json_t *results, const json_t *workload, struct br_buf *o
             bar_add(b, r, (struct br_report_bar){.value = tb});
     }
     br_report_heading(out, "Host memory");
-    br_report_bars(out, "Most on any node: a copy of each model that its devices may need, and KV", "TB", b->list, b->n);
+    br_report_bars(out, "Most on any node: a copy of each model that its devices may need, and KV", "TB", b->list,
+                   b->n);
     r = json_array_get(results, 0);
     snprintf(text, sizeof text, "One copy of every model is %.2f TB on disk; %.0f GPUs come with the memory for it.",
              plan_json_get(r, "disk_bytes") / 1e12, plan_json_get(r, "host_floor_gpus"));
@@ -217,8 +218,8 @@ static void money_table(const json_t *list, const char *title, const char *const
 
 static void cost(const json_t *root, const json_t *results, struct br_buf *out)
 {
-    static const char *const mix[] = {"gpu", "policy", "reserved_gpus", "cost_per_hour", "all_on_demand_per_hour",
-                                      "all_reserved_per_hour"};
+    static const char *const mix[] = {
+        "gpu", "policy", "reserved_gpus", "cost_per_hour", "all_on_demand_per_hour", "all_reserved_per_hour"};
     static const char *const tco[] = {"gpu",       "gpus",  "serve_per_month",           "train_per_month",
                                       "per_month", "total", "per_month_if_it_trains_too"};
     struct bars *b = br_calloc(1, sizeof *b);

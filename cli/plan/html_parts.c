@@ -74,8 +74,8 @@ void plan_html_curves(const json_t *results, double target, struct br_buf *out)
     snprintf(title, sizeof title, "Tokens on time by GPUs, first seed; the target is %.4g %%", 100 * target);
     if (n > 0) {
         br_report_heading(out, "Attainment against GPUs");
-        br_report_chart(out, &(struct br_report_chart){title, "GPUs, without redundant ones", "% of tokens on time", n_x,
-                                                       n, xs, series, false, false, false});
+        br_report_chart(out, &(struct br_report_chart){title, "GPUs, without redundant ones", "% of tokens on time",
+                                                       n_x, n, xs, series, false, false, false});
         br_report_text(out, "Each pool has so much more or less of its own need, rounded, down to one device.");
     }
     free(ys);
@@ -97,8 +97,8 @@ static void time_row(const json_t *r, struct plan_cells *c)
 
 void plan_html_time(const json_t *results, struct br_buf *out)
 {
-    static const char *const head[] = {"% of devices' time", "decode",  "prefill", "switch",    "stalled",
-                                       "idle",               "compute", "link",    "switches/s"};
+    static const char *const head[] = {
+        "% of devices' time", "decode", "prefill", "switch", "stalled", "idle", "compute", "link", "switches/s"};
     struct br_report_lane lanes[MAX_LANES];
     struct br_report_segment segments[MAX_LANES][N_PARTS];
     struct plan_cells cells = {0};
@@ -123,7 +123,8 @@ void plan_html_time(const json_t *results, struct br_buf *out)
     }
     br_report_heading(out, "Where the time goes");
     br_report_lanes(out, &(struct br_report_lanes){"Devices' time", "%", 0, 100, lanes, g_parts, n, N_PARTS - 1});
-    br_report_text(out, "Not coloured: idle. prefill: steps with prompt rows, the wait for weights that come in meanwhile included; stalled: "
+    br_report_text(out, "Not coloured: idle. prefill: steps with prompt rows, the wait for weights that come in "
+                        "meanwhile included; stalled: "
                         "sequences are there and none can run. The link works beside the steps.");
     plan_cells_table(&cells, head, sizeof head / sizeof *head, out);
 }
@@ -162,8 +163,8 @@ static void lane_fill(struct node *n, uint32_t device, bool link)
 }
 
 /* Models that step or load on the node, in order of their first time. */
-static uint32_t models_seen(const struct plan_ask *ask, const struct plan_timeline *t, uint32_t devices, uint32_t *order,
-                            const char **names)
+static uint32_t models_seen(const struct plan_ask *ask, const struct plan_timeline *t, uint32_t devices,
+                            uint32_t *order, const char **names)
 {
     uint32_t n = 0;
     for (uint32_t m = 0; m < ask->n_models; m++)
@@ -195,10 +196,12 @@ void plan_html_node(const struct plan_ask *ask, const struct plan_timeline *t, s
         lane_fill(&n, d, true);
     }
     br_report_heading(out, "One node");
-    snprintf(title, sizeof title, "%s: %u of a pool's %u devices (%u x %s each), %.0f seconds: whose steps, whose loads",
-             t->policy, devices, t->n_devices, t->kind.tp, t->kind.gpu->name, t->to_s - t->from_s);
+    snprintf(title, sizeof title,
+             "%s: %u of a pool's %u devices (%u x %s each), %.0f seconds: whose steps, whose loads", t->policy, devices,
+             t->n_devices, t->kind.tp, t->kind.gpu->name, t->to_s - t->from_s);
     br_report_lanes(out, &(struct br_report_lanes){title, "s", t->from_s, t->to_s, n.lanes, names, n.n_lanes, n_names});
-    br_report_text(out, "Gaps of less than 50 ms between steps of one model are not drawn. --trace FILE has every step.");
+    br_report_text(out,
+                   "Gaps of less than 50 ms between steps of one model are not drawn. --trace FILE has every step.");
     free(n.segments);
     free(n.lanes);
     free(n.names);

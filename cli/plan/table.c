@@ -99,8 +99,9 @@ static void seeds_say(const struct plan_answer *a, FILE *out)
     if (a->n_seeds < PLAN_MIN_INTERVAL)
         fprintf(out, "No interval from %u seed%s: give --seeds 3 or more.\n", a->n_seeds, a->n_seeds == 1 ? "" : "s");
     else
-        fprintf(out, "95 %% of need: interval of the mean need of one seed, Student's t over %u seeds, without "
-                     "redundancy; GPUs: the largest of them.\n",
+        fprintf(out,
+                "95 %% of need: interval of the mean need of one seed, Student's t over %u seeds, without "
+                "redundancy; GPUs: the largest of them.\n",
                 a->n_seeds);
 }
 

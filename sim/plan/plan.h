@@ -9,7 +9,7 @@ enum { PLAN_MAX_CURVE = 8 };
 struct plan_part { /* one pool of a result */
     struct plan_kind kind;
     uint32_t devices, redundant, n_models; /* devices: redundant ones included */
-    uint32_t *models; /* [n_models] of the ask, owned */
+    uint32_t *models;                      /* [n_models] of the ask, owned */
     double weights_bytes;
     double attainment, compute_busy, link_busy;
     double fluid_devices; /* the fluid bound of its models */

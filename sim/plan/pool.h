@@ -43,8 +43,8 @@ struct plan_trial { /* one run */
     const char *policy;
     struct plan_requests requests;
     uint32_t n_devices;
-    double target;  /* share of the pool's tokens on time, for plan_pool_need */
-    double give_up; /* attainments below it need not be exact; 0: all are */
+    double target;                       /* share of the pool's tokens on time, for plan_pool_need */
+    double give_up;                      /* attainments below it need not be exact; 0: all are */
     const struct sim_observer *observer; /* of a run with a tally; its requests are the pool's alone, in order */
 };
 /* Attainment of the pool's models; < 0: *err. tally (may be NULL) gets the run added, of aegaeon-tuned the best one. */

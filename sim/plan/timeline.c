@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 
-struct device { /* for stalls */
+struct device {    /* for stalls */
     double idle_s; /* since when no step runs */
     double load_end_s;
 };
@@ -129,7 +129,8 @@ static void stall_add(struct recorder *r, const struct device *d, const struct p
     }
 }
 
-/* The steps and loads of each device follow each other, so one pass finds where its link was busy and it computed not. */
+/* The steps and loads of each device follow each other, so one pass finds where its link was busy and it computed not.
+ */
 static void stalls_add(struct recorder *r)
 {
     struct plan_timeline *t = r->out;
@@ -163,11 +164,8 @@ static int run(struct recorder *r, const struct plan_ask *ask, const struct plan
 {
     const struct plan_part *part = r->part;
     struct plan_tally tally;
-    struct sim_observer observer = {.ctx = r,
-                                    .request = request_seen,
-                                    .step_begun = step_begun,
-                                    .load_begun = load_begun,
-                                    .evicted = evicted};
+    struct sim_observer observer = {
+        .ctx = r, .request = request_seen, .step_begun = step_begun, .load_begun = load_begun, .evicted = evicted};
     struct plan_pool pool = {part->kind, part->models, part->n_models, part->weights_bytes};
     struct plan_trial trial = {.ask = ask,
                                .pool = &pool,

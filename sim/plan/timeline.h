@@ -9,8 +9,8 @@ enum { PLAN_MAX_SPANS = 2000000 };
 
 enum plan_span_kind {
     PLAN_SPAN_STEP,
-    PLAN_SPAN_LOAD, /* weights in */
-    PLAN_SPAN_SWAP, /* KV in */
+    PLAN_SPAN_LOAD,     /* weights in */
+    PLAN_SPAN_SWAP,     /* KV in */
     PLAN_SPAN_EVICT,    /* weights dropped: no time passes */
     PLAN_SPAN_SWAP_OUT, /* KV out: beside the computation */
     PLAN_SPAN_STALL,    /* no step runs and a load is under way; model: the one that is awaited */

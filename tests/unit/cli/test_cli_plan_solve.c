@@ -126,8 +126,8 @@ static double number_of(const json_t *event, const char *key)
 static void a_trace_is_of_one_pool_and_window(void **state)
 {
     (void)state;
-    assert_int_equal(run((const char *[]){SMALL, "--policy", "slack", "--trace", g_file, "--trace-seconds", "50", "--json",
-                                          g_other, NULL}),
+    assert_int_equal(run((const char *[]){SMALL, "--policy", "slack", "--trace", g_file, "--trace-seconds", "50",
+                                          "--json", g_other, NULL}),
                      0);
     json_t *plan = load(g_other), *events = events_of(g_file), *event;
     const json_t *pool =
@@ -159,10 +159,9 @@ static void assert_in_page(const struct br_buf *page, const char *text)
 
 static void a_page_has_all_parts_and_fetches_nothing(void **state)
 {
-    static const char *const parts[] = {"GPUs by policy",      "Attainment against GPUs", "Where the time goes",
-                                        "One node",            "Host memory",             "Cost",
-                                        "What was asked",      "and what they do not",    "reserved_gpus",
-                                        "artifact's handicaps"};
+    static const char *const parts[] = {
+        "GPUs by policy", "Attainment against GPUs", "Where the time goes",  "One node",      "Host memory",
+        "Cost",           "What was asked",          "and what they do not", "reserved_gpus", "artifact's handicaps"};
     struct br_buf page = {0};
     (void)state;
     assert_int_equal(run((const char *[]){SMALL, "--policy", "slack", "--policy", "dedicated", "--handicapped",

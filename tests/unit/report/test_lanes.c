@@ -15,8 +15,11 @@ static uint32_t times(const char *text, const char *what)
 static void segments_stand_where_their_numbers_say(void **state)
 {
     static const char *const names[] = {"a\"><script>", "b"};
-    static const struct br_report_segment segments[] = {
-        {10, 20, 0}, {45, 60, 1}, {-5, 5, 0}, {20, 20, 0}, {12, 13, 7}}; /* the last two: nothing to see, no such name */
+    static const struct br_report_segment segments[] = {{10, 20, 0},
+                                                        {45, 60, 1},
+                                                        {-5, 5, 0},
+                                                        {20, 20, 0},
+                                                        {12, 13, 7}}; /* the last two: nothing to see, no such name */
     const struct br_report_lane lane = {"<i>", segments, 5};
     struct br_buf out = {0};
     (void)state;

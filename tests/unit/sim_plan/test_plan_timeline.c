@@ -21,8 +21,8 @@ static void record(struct plan_ask *ask, const char *policy, double from_s, doub
     assert_int_equal(plan_solve(ask, &answer, &err), 0);
     int32_t part = plan_timeline_part(&answer.results[0]);
     assert_int_equal(part, 0);
-    assert_int_equal(
-        plan_timeline_record(ask, &answer, &answer.results[0], (uint32_t)part, from_s, to_s, out, &err), 0);
+    assert_int_equal(plan_timeline_record(ask, &answer, &answer.results[0], (uint32_t)part, from_s, to_s, out, &err),
+                     0);
     plan_answer_free(&answer);
 }
 
@@ -95,8 +95,7 @@ static void a_device_does_one_thing_of_a_kind_at_a_time(void **state)
     for (uint32_t i = 0; i < t.n_spans; i++) /* against every step */
         for (uint32_t k = 0; t.spans[i].kind == PLAN_SPAN_STALL && k < t.n_spans; k++)
             if (t.spans[k].kind == PLAN_SPAN_STEP && t.spans[k].device == t.spans[i].device)
-                assert_true(t.spans[k].to_s <= t.spans[i].from_s + 1e-9 ||
-                            t.spans[k].from_s >= t.spans[i].to_s - 1e-9);
+                assert_true(t.spans[k].to_s <= t.spans[i].from_s + 1e-9 || t.spans[k].from_s >= t.spans[i].to_s - 1e-9);
     plan_timeline_free(&t);
 }
 

@@ -190,6 +190,16 @@ static int bounds_fill(struct solver *s, const struct plan_layout *layout, doubl
     return rc;
 }
 
+/* Dedicated replicas are counted all the same: there is nothing else to compare with. */
+static void short_of(const struct plan_ask *ask, struct plan_result *r)
+{
+    double reached = plan_tally_attainment(&r->tally);
+    if (reached < ask->target)
+        snprintf(r->why, sizeof r->why,
+                 "holds %.2f %% of tokens, not %.4g %%: so many are as many as help, and no number holds more",
+                 100 * reached, 100 * ask->target);
+}
+
 static int result_of(struct solver *s, const struct plan_layout *layout, struct plan_result *r, struct br_err *err)
 {
     const struct plan_ask *ask = s->ask;
@@ -206,6 +216,7 @@ static int result_of(struct solver *s, const struct plan_layout *layout, struct 
     if (rc == 0) {
         interval(ask, r);
         rc = measure(s, layout, devices, r, err);
+        short_of(ask, r);
     }
     for (uint32_t p = 0; rc == 0 && p < r->n_parts; p++)
         r->parts[p].fluid_devices = fluid[p];

@@ -72,7 +72,7 @@ optional() { # NAME COMMAND...
 
 headline() { # NAME TITLE: a row of the summary
   make_run "$1"
-  sed -n "s/^slack on .*: fluid compute bound \([0-9.]*\) GPUs, host-memory floor \([0-9]*\) GPUs; \([0-9]*\) are .*, [0-9]* without redundancy \([0-9.]*\) x; dedicated \([0-9]*\);.*/| $2 | \3 | \5 | \1 | \2 | \4 |/p" "$runs/$1.txt" |
+  sed -n "s~^slack on .*: fluid compute bound \([0-9.]*\) GPUs, host-memory floor \([0-9]*\) GPUs; \([0-9]*\) are .*, [0-9]* without redundancy \([0-9.]*\) x; dedicated \([0-9]*\);.*~| $2 | \3 | \5 | \1 | \2 | \4 |~p" "$runs/$1.txt" |
     awk -F '|' -v OFS='|' '{ $5 = sprintf(" %.1f |%s", 100 * (1 - $3 / $4), $5) } { print }' || exit 1
 }
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "report/assets.h"
+#include "report/lanes.h"
 
 static const char style[] =
     ":root{--ink:#1b1f24;--dim:#656d76;--line:#d0d7de;--back:#fff;--bar:#3b6fb6;--card:#f6f8fa}"
@@ -36,32 +37,10 @@ static const char script[] =
     "width:2,paths:paths[s.line],points:{show:s.line=='points',size:5,fill:C[i%16]}})))},"
     "[d.xs].concat(d.series.map(s=>s.ys)),e)}})()";
 
-static void escaped(struct br_buf *out, const char *text)
-{
-    for (; text && *text; text++) {
-        switch (*text) {
-        case '&':
-            br_buf_puts(out, "&amp;");
-            break;
-        case '<':
-            br_buf_puts(out, "&lt;");
-            break;
-        case '>':
-            br_buf_puts(out, "&gt;");
-            break;
-        case '"':
-            br_buf_puts(out, "&quot;");
-            break;
-        default:
-            br_buf_add(out, text, 1);
-        }
-    }
-}
-
 static void element(struct br_buf *out, const char *open, const char *text, const char *close)
 {
     br_buf_puts(out, open);
-    escaped(out, text);
+    br_report_escaped(out, text);
     br_buf_puts(out, close);
 }
 

@@ -247,7 +247,8 @@ static int arrival(struct sim *s, uint32_t request, struct br_err *err)
     s->n_active += s->of_model[r->model]++ == 0;
     if (request + 1 < s->run->n_requests)
         sim_heap_push(&s->heap, s->run->requests[request + 1].at_s, SIM_ARRIVAL, request + 1);
-    tell(s, (struct br_pl_event){.kind = BR_PL_ARRIVE, .seq = seq, .model = r->model, .prompt = r->prompt});
+    tell(s, (struct br_pl_event){
+                .kind = BR_PL_ARRIVE, .seq = seq, .model = r->model, .prompt = r->prompt, .output = r->output});
     return 0;
 }
 

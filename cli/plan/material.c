@@ -55,11 +55,13 @@ static int policies_fill(const struct plan_options *o, struct plan_ask *ask, str
     for (uint32_t i = 0; i < o->policies.n; i++)
         if (plan_policy_check(o->policies.items[i], err) < 0)
             return err->code;
-    if (o->policies.n > PLAN_MAX_POLICIES)
-        return br_err_set(err, BR_EINVAL, "at most %d policies at once", PLAN_MAX_POLICIES);
     ask->n_policies = o->policies.n ? o->policies.n : 5;
+    if (ask->n_policies + o->handicapped > PLAN_MAX_POLICIES)
+        return br_err_set(err, BR_EINVAL, "at most %d policies at once", PLAN_MAX_POLICIES);
     for (uint32_t i = 0; i < ask->n_policies; i++)
         ask->policies[i] = o->policies.n ? o->policies.items[i] : all[i];
+    if (o->handicapped)
+        ask->policies[ask->n_policies++] = PLAN_HANDICAPPED;
     return 0;
 }
 
@@ -203,7 +205,7 @@ int plan_material_make(const struct plan_options *o, struct plan_material *m, st
                                     .node_gpus = o->node_gpus,
                                     .hysteresis = o->hysteresis,
                                     .n_threads = o->threads,
-                                    .curve = o->curve,
+                                    .curve = o->curve || o->html,
                                     .progress = o->quiet ? NULL : progress,
                                 }};
     int rc = prices_load(o->prices, &m->prices, err);

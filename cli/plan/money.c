@@ -224,6 +224,20 @@ static int tco(const struct plan_options *o, const struct plan_material *m, cons
     return 0;
 }
 
+int money_check(const struct plan_options *o, struct br_err *err)
+{
+    double shares[MONEY_MAX_HOURS];
+    struct train train;
+    if (o->train.n > MONEY_MAX_TRAIN)
+        return br_err_set(err, BR_EINVAL, "at most %d training fleets", MONEY_MAX_TRAIN);
+    for (uint32_t i = 0; i < o->train.n; i++)
+        if (train_parse(o->train.items[i], &train, err) < 0)
+            return err->code;
+    if (o->load_curve && (o->market || o->traffic))
+        return br_err_set(err, BR_EINVAL, "--load-curve scales drawn traffic (--model, --rates, --total-rate)");
+    return o->load_curve && load_curve_parse(o->load_curve, shares, err) < 0 ? err->code : 0;
+}
+
 int money_command(const struct plan_options *o, struct plan_material *m, const struct plan_answer *a, json_t *root,
                   bool print, struct br_err *err)
 {
@@ -232,8 +246,6 @@ int money_command(const struct plan_options *o, struct plan_material *m, const s
     int n = o->load_curve ? load_curve_parse(o->load_curve, shares, err) : 0;
     if (n < 0)
         return n;
-    if (n && (o->market || o->traffic))
-        return br_err_set(err, BR_EINVAL, "--load-curve scales drawn traffic (--model, --rates, --total-rate)");
     json_t *list = root && n ? json_array() : NULL;
     int rc = 0;
     for (uint32_t g = 0; rc == 0 && g < m->ask.n_gpus; g++)

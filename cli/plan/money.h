@@ -17,6 +17,8 @@ struct mix mix_best(const uint32_t *need, uint32_t n, double on_demand, double r
 /* "1,.8,.4": shares in (0, 1]. Returns how many, < 0: *err. */
 int load_curve_parse(const char *text, double *shares, struct br_err *err);
 
+/* What the options of money have wrong, before anything is simulated; < 0: *err. */
+int money_check(const struct plan_options *options, struct br_err *err);
 /* Adds "mix" to the results of `slack` (or the first policy) by GPU when --load-curve is there, and "tco" when --train
  * is; prints both unless quiet. Needs at the curve's levels are simulated at steps of a tenth and taken from the step
  * above. */

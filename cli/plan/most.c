@@ -4,7 +4,9 @@
 
 #include "base/buf.h"
 #include "cli/plan/commands.h"
+#include "cli/plan/html.h"
 #include "cli/plan/most.h"
+#include "cli/plan/write.h"
 
 static json_t *most_json(const struct plan_most *m, bool rate)
 {
@@ -62,23 +64,38 @@ static int most_all(const struct plan_options *o, struct plan_material *m, bool 
     return rc;
 }
 
-static int write_json(const struct plan_options *o, const struct plan_material *m, const struct plan_most *list,
-                      uint32_t n, bool rate, struct br_err *err)
+/* The caller owns the result; NULL: *err. */
+static json_t *root_make(const struct plan_options *o, const struct plan_material *m, const struct plan_most *list,
+                         uint32_t n, bool rate, struct br_err *err)
 {
     struct plan_requests requests = {0};
     struct sim_request *drawn = NULL;
-    int rc = plan_requests(&m->ask, m->ask.seed, &drawn, &requests.n, err);
-    if (rc < 0)
-        return rc;
+    if (plan_requests(&m->ask, m->ask.seed, &drawn, &requests.n, err) < 0)
+        return NULL;
     requests.list = drawn;
     json_t *results = json_array();
     for (uint32_t i = 0; i < n; i++)
         json_array_append_new(results, most_json(&list[i], rate));
     json_t *root = json_pack("{s:o, s:o, s:o}", "workload", plan_json_workload(o, m, &requests), "targets",
                              plan_json_targets(o), "results", results);
-    rc = plan_json_write(root, o->json, err);
-    json_decref(root);
     free(drawn);
+    return root;
+}
+
+static int files_write(const struct plan_options *o, const struct plan_material *m, const struct plan_most *list,
+                       uint32_t n, bool rate, struct br_err *err)
+{
+    struct br_buf page = {0};
+    json_t *root = root_make(o, m, list, n, rate, err);
+    int rc = root ? 0 : err->code;
+    if (rc == 0 && o->json)
+        rc = plan_json_write(root, o->json, err);
+    if (rc == 0 && o->html) {
+        plan_html(root, &m->ask, NULL, &page);
+        rc = plan_write(o->html, page.data, page.len, err);
+    }
+    br_buf_free(&page);
+    json_decref(root);
     return rc;
 }
 
@@ -87,11 +104,13 @@ int plan_most_command(const struct plan_options *o, struct plan_material *m, str
     bool rate = strcmp(o->max, "rate") == 0;
     if (!rate && strcmp(o->max, "models") != 0)
         return br_err_set(err, BR_EINVAL, "max '%.40s' must be models or rate", o->max);
+    if (o->trace)
+        return br_err_set(err, BR_EINVAL, "--trace shows a plan's pool; --max has none (leave one of them out)");
     uint32_t n = m->ask.n_policies * m->ask.n_gpus;
     struct plan_most *list = br_calloc(n, sizeof *list);
     int rc = most_all(o, m, rate, list, err);
-    if (rc == 0 && o->json)
-        rc = write_json(o, m, list, n, rate, err);
+    if (rc == 0 && (o->json || o->html))
+        rc = files_write(o, m, list, n, rate, err);
     if (rc == 0 && (!o->json || strcmp(o->json, "-") != 0)) {
         print_head(o, m, rate);
         for (uint32_t i = 0; i < n; i++)

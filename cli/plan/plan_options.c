@@ -17,7 +17,10 @@ static const struct br_option g_table[] = {
      "output=242:.6 name=N dedicated-tp=4\"; a catalogue name or a folder first, the rest as needed; may be repeated"},
     {"gpu", BR_OPT_LIST, AT(gpus), NULL, 0, 0, "NAME: kinds to compare, H20 when none is said"},
     {"policy", BR_OPT_LIST, AT(policies), NULL, 0, 0,
-     "NAME: slack, aegaeon, aegaeon-tuned, request, multiplex, dedicated; all but the tuned one when none is said"},
+     "NAME: slack, aegaeon, aegaeon-tuned, request, request-sjf, multiplex, dedicated; all but aegaeon-tuned and "
+     "request-sjf when none is said"},
+    {"handicapped", BR_OPT_BOOL, AT(handicapped), NULL, 0, 0,
+     "also request with what the Aegaeon artifact's baseline lacks: batches of 4 that nobody joins, 16 GB/s, dropping"},
     {"weights", BR_OPT_STRING, AT(weights), "bf16", 0, 0, "FORMAT: of models that do not say: bf16, fp8, int8, int4"},
     {"large-weights", BR_OPT_STRING, AT(large_weights), NULL, 0, 0,
      "FORMAT: the same for models from 30e9 parameters on"},
@@ -64,6 +67,10 @@ static const struct br_option g_table[] = {
     {"threads", BR_OPT_UINT, AT(threads), "2", 1, 64, "N: that simulate"},
     {"curve", BR_OPT_BOOL, AT(curve), NULL, 0, 0, "attainment at other counts of GPUs too"},
     {"json", BR_OPT_STRING, AT(json), NULL, 0, 0, "FILE: results as JSON; - for stdout instead of the table"},
+    {"html", BR_OPT_STRING, AT(html), NULL, 0, 0, "FILE: a report that opens in any browser"},
+    {"trace", BR_OPT_STRING, AT(trace), NULL, 0, 0,
+     "FILE: what one pool of the first result did, for Perfetto (ui.perfetto.dev)"},
+    {"trace-seconds", BR_OPT_SECONDS, AT(trace_s), "120s", .1, 3600, "S: of --trace, from the margin on"},
     {"quiet", BR_OPT_BOOL, AT(quiet), NULL, 0, 0, "no progress on stderr"},
 };
 enum { N_OPTIONS = sizeof g_table / sizeof *g_table };

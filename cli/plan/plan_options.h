@@ -30,8 +30,9 @@ struct plan_options {
     struct br_option_list train;
     double months;
     /* out */
-    char *json;
-    bool curve, quiet;
+    char *json, *html, *trace;
+    double trace_s;
+    bool curve, quiet, handicapped;
     /* not options */
     const char *scenario; /* borrowed from the command line */
 };

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
+#include "cli/plan/write.h"
 
 json_t *plan_number(double value)
 {
@@ -145,19 +145,11 @@ json_t *plan_json(const struct plan_options *o, const struct plan_material *m, c
 int plan_json_write(const json_t *root, const char *path, struct br_err *err)
 {
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-    bool to_stdout = strcmp(path, "-") == 0;
-    char part[4096];
-    int rc = 0;
-    snprintf(part, sizeof part, "%s.part", path);
-    FILE *f = to_stdout ? stdout : fopen(part, "w");
-    if (!f || fprintf(f, "%s\n", text) < 0 || fflush(f) != 0)
-        rc = br_err_errno(err, BR_EIO, "cannot write %s", path);
-    if (f && !to_stdout && fclose(f) != 0 && rc == 0)
-        rc = br_err_errno(err, BR_EIO, "cannot write %s", path);
-    if (f && !to_stdout && rc == 0 && rename(part, path) != 0)
-        rc = br_err_errno(err, BR_EIO, "cannot write %s", path);
-    if (f && !to_stdout && rc < 0)
-        unlink(part);
+    struct br_buf out = {0};
+    br_buf_puts(&out, text);
+    br_buf_puts(&out, "\n");
+    int rc = plan_write(path, out.data, out.len, err);
+    br_buf_free(&out);
     free(text);
     return rc;
 }

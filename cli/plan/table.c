@@ -35,7 +35,7 @@ static void row(const struct plan_result *r, FILE *out)
     double devices = r->tally.device_s > 0 ? r->tally.device_s : 1;
     interval(r, ci, sizeof ci);
     if (r->gpus == 0) {
-        fprintf(out, "| %-13s | %-8s |    - | %-11s |\n", r->policy, r->gpu, "-");
+        fprintf(out, "| %-13s | %-8s | none | holds at no count (why: below) |\n", r->policy, r->gpu);
         return;
     }
     if (r->dedicated_gpus)
@@ -76,6 +76,35 @@ static void bounds(const struct plan_result *r, FILE *out)
     fprintf(out, "; dedicated %u; weights on disk %.2f TB\n", r->dedicated_gpus, r->disk_bytes / 1e12);
 }
 
+/* Whether any baseline holds with fewer GPUs of the same kind; those that hold at no count say nothing here. */
+static void beaten(const struct plan_result *r, const struct plan_answer *a, FILE *out)
+{
+    uint32_t n = 0, more = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        const struct plan_result *b = &a->results[i];
+        if (b == r || strcmp(b->gpu, r->gpu) != 0 || b->gpus == 0)
+            continue;
+        n++;
+        if (r->gpus > b->gpus) {
+            fprintf(out, "%s on %s: MORE than %s, which needs %u\n", r->policy, r->gpu, b->policy, b->gpus);
+            more++;
+        }
+    }
+    if (n > 0 && more == 0)
+        fprintf(out, "%s on %s: no more than any of the %u others that hold\n", r->policy, r->gpu, n);
+}
+
+static void seeds_say(const struct plan_answer *a, FILE *out)
+{
+    if (a->n_seeds < PLAN_MIN_INTERVAL)
+        fprintf(out, "No interval from %u seed%s: give --seeds 3 or more.\n", a->n_seeds, a->n_seeds == 1 ? "" : "s");
+    else
+        fprintf(out,
+                "95 %% of need: interval of the mean need of one seed, Student's t over %u seeds, without "
+                "redundancy; GPUs: the largest of them.\n",
+                a->n_seeds);
+}
+
 void plan_table(const struct plan_options *o, const struct plan_material *m, const struct plan_answer *a, FILE *out)
 {
     head(o, m, a, out);
@@ -95,6 +124,10 @@ void plan_table(const struct plan_options *o, const struct plan_material *m, con
     for (uint32_t i = 0; i < a->n; i++)
         if (strcmp(a->results[i].policy, "slack") == 0)
             bounds(&a->results[i], out);
+    for (uint32_t i = 0; i < a->n; i++)
+        if (strcmp(a->results[i].policy, "slack") == 0 && a->results[i].gpus > 0)
+            beaten(&a->results[i], a, out);
+    seeds_say(a, out);
     for (uint32_t i = 0; i < a->n; i++)
         if (a->results[i].host_bytes_per_node > m->ask.host_bytes && strcmp(a->results[i].policy, "dedicated") != 0)
             fprintf(out,

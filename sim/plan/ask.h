@@ -17,7 +17,7 @@ enum {
     PLAN_MAX_POLICIES = 8,
     PLAN_MAX_SEEDS = 100,
     PLAN_NAME = 64,
-    PLAN_MAX_REQUESTS = 5000000,
+    PLAN_MAX_REQUESTS = 1000000,
 };
 
 struct plan_model {

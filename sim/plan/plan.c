@@ -22,7 +22,7 @@ void plan_interval(const uint32_t *values, uint32_t n, double *mean, double *hal
     for (uint32_t i = 0; i < n; i++)
         squares += (values[i] - *mean) * (values[i] - *mean);
     double t = n >= 2 && n - 2 < sizeof t975 / sizeof *t975 ? t975[n - 2] : 2.0;
-    *half = n < 2 ? NAN : t * sqrt(squares / (n - 1) / n);
+    *half = n < PLAN_MIN_INTERVAL ? NAN : t * sqrt(squares / (n - 1) / n);
 }
 
 struct solver {
@@ -74,6 +74,8 @@ static void parts_fill(const struct plan_ask *ask, const struct plan_layout *lay
             .devices = devices[p] + ask->redundancy,
             .redundant = ask->redundancy,
             .n_models = pool->n_models,
+            .models = memcpy(br_malloc(pool->n_models * sizeof *pool->models), pool->models,
+                             pool->n_models * sizeof *pool->models),
             .weights_bytes = pool->weights_bytes,
             .attainment = plan_tally_attainment(&tallies[p]),
             .compute_busy = busy_share(tallies[p].compute_s, &tallies[p]),
@@ -188,6 +190,16 @@ static int bounds_fill(struct solver *s, const struct plan_layout *layout, doubl
     return rc;
 }
 
+/* Dedicated replicas are counted all the same: there is nothing else to compare with. */
+static void short_of(const struct plan_ask *ask, struct plan_result *r)
+{
+    double reached = plan_tally_attainment(&r->tally);
+    if (reached < ask->target)
+        snprintf(r->why, sizeof r->why,
+                 "holds %.2f %% of tokens, not %.4g %%: so many are as many as help, and no number holds more",
+                 100 * reached, 100 * ask->target);
+}
+
 static int result_of(struct solver *s, const struct plan_layout *layout, struct plan_result *r, struct br_err *err)
 {
     const struct plan_ask *ask = s->ask;
@@ -204,6 +216,7 @@ static int result_of(struct solver *s, const struct plan_layout *layout, struct 
     if (rc == 0) {
         interval(ask, r);
         rc = measure(s, layout, devices, r, err);
+        short_of(ask, r);
     }
     for (uint32_t p = 0; rc == 0 && p < r->n_parts; p++)
         r->parts[p].fluid_devices = fluid[p];
@@ -256,6 +269,15 @@ static int load_measure(struct solver *s, const struct br_gpu *gpu, const struct
     return rc;
 }
 
+static void result_free(struct plan_result *r)
+{
+    plan_tally_free(&r->tally);
+    free(r->need_by_seed);
+    for (uint32_t p = 0; p < r->n_parts; p++)
+        free(r->parts[p].models);
+    free(r->parts);
+}
+
 static int solve_gpu(struct solver *s, const struct br_gpu *gpu, uint32_t index, struct plan_answer *out,
                      struct br_err *err)
 {
@@ -270,9 +292,7 @@ static int solve_gpu(struct solver *s, const struct br_gpu *gpu, uint32_t index,
         rc = solve_one(s, gpu, r, err);
         r->dedicated_gpus = dedicated.gpus;
     }
-    plan_tally_free(&dedicated.tally);
-    free(dedicated.need_by_seed);
-    free(dedicated.parts);
+    result_free(&dedicated);
     return rc;
 }
 
@@ -315,11 +335,8 @@ int plan_solve(const struct plan_ask *ask, struct plan_answer *out, struct br_er
 
 void plan_answer_free(struct plan_answer *answer)
 {
-    for (uint32_t i = 0; i < answer->n; i++) {
-        plan_tally_free(&answer->results[i].tally);
-        free(answer->results[i].need_by_seed);
-        free(answer->results[i].parts);
-    }
+    for (uint32_t i = 0; i < answer->n; i++)
+        result_free(&answer->results[i]);
     free(answer->results);
     for (uint32_t i = 0; answer->requests && i < answer->n_seeds; i++)
         free((void *)answer->requests[i].list);

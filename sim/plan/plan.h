@@ -9,6 +9,7 @@ enum { PLAN_MAX_CURVE = 8 };
 struct plan_part { /* one pool of a result */
     struct plan_kind kind;
     uint32_t devices, redundant, n_models; /* devices: redundant ones included */
+    uint32_t *models;                      /* [n_models] of the ask, owned */
     double weights_bytes;
     double attainment, compute_busy, link_busy;
     double fluid_devices; /* the fluid bound of its models */
@@ -28,7 +29,7 @@ struct plan_result {
     uint32_t redundant_gpus; /* part of gpus */
     uint32_t memory_gpus;    /* part of gpus: only there for their nodes' host memory */
     uint32_t *need_by_seed;  /* [n_seeds], GPUs, owned */
-    double ci95[2];          /* of the mean need of a seed; NAN with one seed */
+    double ci95[2];          /* of the mean need of a seed; NAN with less than three */
     struct plan_tally tally; /* all pools and seeds, without redundant devices */
     uint32_t nodes, dedicated_gpus, host_floor_gpus;
     double host_bytes_per_node, disk_bytes, fluid_gpus, cost_per_hour;
@@ -50,7 +51,9 @@ struct plan_answer {
 int plan_solve(const struct plan_ask *ask, struct plan_answer *out, struct br_err *err);
 void plan_answer_free(struct plan_answer *answer);
 
-/* Mean and half-width of its 95 % interval (Student's t); NAN for n < 2. */
+/* Mean and half-width of its 95 % interval (Student's t); NAN for n < PLAN_MIN_INTERVAL: t over two values is 12.7
+ * times their standard error, which says nothing. */
+enum { PLAN_MIN_INTERVAL = 3 };
 void plan_interval(const uint32_t *values, uint32_t n, double *mean, double *half);
 
 #endif

@@ -7,7 +7,8 @@
 #include "base/buf.h"
 #include "base/options.h"
 
-static const char *const g_policies[] = {"slack", "aegaeon", "aegaeon-tuned", "request", "multiplex", "dedicated"};
+static const char *const g_policies[] = {"slack",       "aegaeon",   "aegaeon-tuned", "request",
+                                         "request-sjf", "multiplex", "dedicated",     PLAN_HANDICAPPED};
 enum { N_POLICIES = sizeof g_policies / sizeof *g_policies };
 
 int plan_policy_check(const char *name, struct br_err *err)
@@ -17,8 +18,8 @@ int plan_policy_check(const char *name, struct br_err *err)
             return 0;
     const char *near = br_nearest(name, g_policies, N_POLICIES);
     return br_err_set(err, BR_EINVAL,
-                      "unknown policy '%.40s'%s%s%s: there are slack, aegaeon, aegaeon-tuned, request, multiplex and "
-                      "dedicated",
+                      "unknown policy '%.40s'%s%s%s: there are slack, aegaeon, aegaeon-tuned, request, request-sjf, "
+                      "multiplex and dedicated",
                       name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
@@ -136,10 +137,18 @@ static int prepare(const struct plan_trial *t, struct prepared *p, struct br_err
     return 0;
 }
 
+static bool handicapped(const struct plan_trial *t)
+{
+    return strcmp(t->policy, PLAN_HANDICAPPED) == 0;
+}
+
 static void hardware_fill(const struct plan_trial *t, struct prepared *p)
 {
+    static const double HANDICAPPED_LINK = 16e9; /* bytes/s of a GPU */
     struct br_pl_hardware hw = {.memory_bytes = (int64_t)plan_kind_memory(t->ask, &t->pool->kind),
                                 .link_bytes_per_s = plan_kind_link(t->ask, &t->pool->kind)};
+    if (handicapped(t))
+        hw.link_bytes_per_s = fmin(hw.link_bytes_per_s, t->pool->kind.tp * HANDICAPPED_LINK);
     p->hardware = br_realloc(p->hardware, t->n_devices * sizeof hw);
     for (uint32_t i = 0; i < t->n_devices; i++)
         p->hardware[i] = hw;
@@ -163,11 +172,17 @@ static void tally_run(struct plan_tally *tally, const struct sim_result *r, doub
 
 static struct br_pl_options options_of(const struct plan_trial *t)
 {
-    return (struct br_pl_options){.policy = t->policy,
-                                  .hysteresis = t->ask->hysteresis,
-                                  .q_max_s = 4,
-                                  .chunk_bytes = 1000000000,
-                                  .prefill_step_s = .3};
+    struct br_pl_options options = {.policy = t->policy,
+                                    .hysteresis = t->ask->hysteresis,
+                                    .q_max_s = 4,
+                                    .chunk_bytes = 1000000000,
+                                    .prefill_step_s = .3};
+    if (handicapped(t)) {
+        options.policy = "request";
+        options.max_batch = 4;
+        options.shed = options.no_joining = options.no_draining = true;
+    }
+    return options;
 }
 
 static double run_once(const struct plan_trial *t, struct prepared *p, const struct br_pl_options *options,
@@ -185,6 +200,7 @@ static double run_once(const struct plan_trial *t, struct prepared *p, const str
         .late_stop = t->give_up > 0 ? 1 - t->give_up : 0,
         .ttft_us = tally ? tally->ttft_us : NULL,
         .tbt_us = tally ? tally->tbt_us : NULL,
+        .observer = tally ? t->observer : NULL,
     };
     if (sim_run(&run, &result, err) < 0)
         return -1;

@@ -30,8 +30,11 @@ void plan_tally_free(struct plan_tally *tally);
 void plan_tally_add(struct plan_tally *into, const struct plan_tally *from);
 double plan_tally_attainment(const struct plan_tally *tally); /* 1 without tokens */
 
-/* Policies by the planner's names: those of the pool, and aegaeon-tuned, which searches Q_MAX and the split for each
- * count of devices. BR_EINVAL with the nearest name. */
+/* `request` as the Aegaeon artifact compares with it: batches of four that nobody joins, one request at a time into
+ * them, 16 GB/s a GPU, and what has not begun by 1.5 TTFT is dropped. To be shown beside the fair one, never alone. */
+#define PLAN_HANDICAPPED "request (artifact's handicaps)"
+/* Policies by the planner's names: those of the pool, PLAN_HANDICAPPED, and aegaeon-tuned, which searches Q_MAX and the
+ * split for each count of devices. BR_EINVAL with the nearest name. */
 int plan_policy_check(const char *name, struct br_err *err);
 
 struct plan_trial { /* one run */
@@ -40,8 +43,9 @@ struct plan_trial { /* one run */
     const char *policy;
     struct plan_requests requests;
     uint32_t n_devices;
-    double target;  /* share of the pool's tokens on time, for plan_pool_need */
-    double give_up; /* attainments below it need not be exact; 0: all are */
+    double target;                       /* share of the pool's tokens on time, for plan_pool_need */
+    double give_up;                      /* attainments below it need not be exact; 0: all are */
+    const struct sim_observer *observer; /* of a run with a tally; its requests are the pool's alone, in order */
 };
 /* Attainment of the pool's models; < 0: *err. tally (may be NULL) gets the run added, of aegaeon-tuned the best one. */
 double plan_trial_run(const struct plan_trial *trial, struct plan_tally *tally, struct br_err *err);

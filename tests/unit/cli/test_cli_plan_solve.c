@@ -110,6 +110,103 @@ static void same_seed_same_bytes(void **state)
     assert_int_equal(run((const char *[]){"compare", g_file, g_other, NULL}), 0);
 }
 
+static json_t *events_of(const char *path)
+{
+    json_t *root = load(path), *events = json_incref(json_object_get(root, "traceEvents"));
+    json_decref(root);
+    return events;
+}
+
+static double number_of(const json_t *event, const char *key)
+{
+    return json_number_value(json_object_get(event, key));
+}
+
+/* A trace has a group a device and one for the requests; slices lie in the window, requests' begins and ends pair. */
+static void a_trace_is_of_one_pool_and_window(void **state)
+{
+    (void)state;
+    assert_int_equal(run((const char *[]){SMALL, "--policy", "slack", "--trace", g_file, "--trace-seconds", "50",
+                                          "--json", g_other, NULL}),
+                     0);
+    json_t *plan = load(g_other), *events = events_of(g_file), *event;
+    const json_t *pool =
+        json_array_get(json_object_get(json_array_get(json_object_get(plan, "results"), 0), "pools"), 0);
+    int groups = 0, open = 0, steps = 0;
+    size_t i;
+    json_array_foreach(events, i, event)
+    {
+        const char *phase = json_string_value(json_object_get(event, "ph"));
+        groups += strcmp(json_string_value(json_object_get(event, "name")), "process_name") == 0;
+        open += *phase == 'b' ? 1 : *phase == 'e' ? -1 : 0;
+        if (*phase == 'M')
+            continue;
+        assert_true(number_of(event, "ts") >= 60e6 && number_of(event, "ts") <= 110e6); /* the margin is 60 s */
+        steps += *phase == 'X' && number_of(event, "tid") == 0;
+    }
+    assert_int_equal(groups, 1 + json_integer_value(json_object_get(pool, "devices")));
+    assert_int_equal(open, 0);
+    assert_true(steps > 0);
+    json_decref(events);
+    json_decref(plan);
+}
+
+static void assert_in_page(const struct br_buf *page, const char *text)
+{
+    if (!memmem(page->data, page->len, text, strlen(text)))
+        fail_msg("the page has no '%s'", text);
+}
+
+static void a_page_has_all_parts_and_fetches_nothing(void **state)
+{
+    static const char *const parts[] = {
+        "GPUs by policy", "Attainment against GPUs", "Where the time goes",  "One node",      "Host memory",
+        "Cost",           "What was asked",          "and what they do not", "reserved_gpus", "artifact's handicaps"};
+    struct br_buf page = {0};
+    (void)state;
+    assert_int_equal(run((const char *[]){SMALL, "--policy", "slack", "--policy", "dedicated", "--handicapped",
+                                          "--load-curve", "1,.5", "--html", g_file, NULL}),
+                     0);
+    assert_int_equal(br_buf_read_file(&page, g_file, 8 << 20), 0);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_in_page(&page, parts[i]);
+    assert_null(memmem(page.data, page.len, " src=", 5));
+    assert_null(memmem(page.data, page.len, "<link", 5));
+    br_buf_clear(&page);
+    assert_int_equal(run((const char *[]){SMALL, "--policy", "dedicated", "--max", "models", "--fleet", "2", "--html",
+                                          g_file, NULL}),
+                     0);
+    assert_int_equal(br_buf_read_file(&page, g_file, 8 << 20), 0);
+    assert_in_page(&page, "at 99 % of tokens on time");
+    br_buf_free(&page);
+}
+
+static void bad_traces_are_refused(void **state)
+{
+    static const char head[] = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+    static const char *const bad[] = {
+        "",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n",
+        "TIMESTAMP,ContextTokens\n2023-11-16 18:00:01.0000000,10\n",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:01.0,10,5\n2023-11-16 18:00:00.0,10,5\n",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:01.0,nan,5\n",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:01.0,-1,5\n",
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:01.0,10\n",
+        "{\"timestamp\": NaN, \"input_length\": 3, \"output_length\": 4, \"hash_ids\": [1]}\n",
+        "Request Time,Model Name,Input Length,Output Length\n00:00:nan,m,5,5\n",
+    };
+    (void)state;
+    for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
+        bool gaps = i == sizeof bad / sizeof *bad; /* a day without requests is no error */
+        FILE *f = fopen(g_file, "w");
+        fprintf(f, "%s%s", gaps ? head : bad[i],
+                gaps ? "2023-11-16 18:00:00.0,10,5\n2023-11-16 18:01:30.0,10,5\n2023-11-17 18:00:00.0,10,5\n" : "");
+        fclose(f);
+        if (run((const char *[]){SMALL, "--policy", "slack", "--traffic", g_file, NULL}) != (gaps ? 0 : 2))
+            fail_msg("trace %zu", i);
+    }
+}
+
 static void bad_input_is_refused_and_leaves_no_report(void **state)
 {
     static const char *const bad[][2] = {
@@ -132,6 +229,10 @@ static void bad_input_is_refused_and_leaves_no_report(void **state)
         {"--model", "Qwen2.5-8B"},
         {"--model", "Qwen2.5-7B tp=3"},
         {"--train", "A100 x"},
+        {"--load-curve", "1,nan"},
+        {"--html", "/no/such/folder/x"},
+        {"--trace", "/no/such/folder/x"},
+        {"--trace-seconds", "-1s"},
         {"--margin", "200s"},
         {"--model", "Qwen2.5-7B rate=1e4 count=4096"},
         {"--model", "Qwen3-235B-A22B gpu=A10 rate=.1"},
@@ -223,6 +324,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_json_has_every_key_of_the_sample),
         cmocka_unit_test(same_seed_same_bytes),
+        cmocka_unit_test(a_trace_is_of_one_pool_and_window),
+        cmocka_unit_test(a_page_has_all_parts_and_fetches_nothing),
+        cmocka_unit_test(bad_traces_are_refused),
         cmocka_unit_test(bad_input_is_refused_and_leaves_no_report),
         cmocka_unit_test(a_fleet_holds_more_when_it_is_larger),
         cmocka_unit_test(spread_rates_have_the_three_figures),

@@ -80,6 +80,8 @@ static void the_interval_is_students(void **state)
     assert_true(mean == 2 && fabs(half - 4.303 / sqrt(3)) < 1e-9);
     plan_interval(needs, 1, &mean, &half);
     assert_true(mean == 1 && isnan(half));
+    plan_interval(needs, 2, &mean, &half); /* t = 12.7 says nothing */
+    assert_true(isnan(half));
 }
 
 int main(void)

@@ -113,7 +113,7 @@ static void shuffle(struct br_dev *dev, int32_t but, struct br_dev_actions *a)
             act(a, BR_DO_SWAP_IN, q->slot, i);
             q->asked = true;
             g_counts.swaps_in++;
-        } else if (q->kv == BR_DEV_KV_ON_DEVICE && (int32_t)q->slot != but && chance(.06)) {
+        } else if (q->kv == BR_DEV_KV_ON_DEVICE && (int32_t)q->slot != but && chance(.04)) {
             bool drop = chance(.05);
             act(a, drop ? BR_DO_DROP : BR_DO_SWAP_OUT, q->slot, i);
             q->kv = BR_DEV_KV_MOVING;
@@ -227,7 +227,8 @@ void br_dev_step(struct br_dev *dev, double now_s, const struct br_dev_event *e,
     case BR_DEV_BESIDE:
         assert(dev->stepping >= 0);
         g_counts.besides++;
-        shuffle(dev, dev->stepping, a);
+        if (chance(.25)) /* not so often that sequences never get on */
+            shuffle(dev, dev->stepping, a);
         break;
     case BR_DEV_SLOT_REMOVE:
         s->used = false;

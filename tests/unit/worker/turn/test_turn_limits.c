@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "fixture.h"
 
 static struct fx_models models;
@@ -91,6 +93,98 @@ static void test_cancelled_within_a_step(void **state)
     fx_wait(&run);
     assert_int_equal(run.results[index].end, BR_END_CANCELLED);
     assert_true(run.results[index].n >= 8 && run.results[index].n <= n + 1);
+    br_seq_spec_free(&spec);
+    fx_stop(&run);
+}
+
+static uint32_t tokens_of(uint32_t index)
+{
+    uint32_t n;
+    pthread_mutex_lock(&run.mutex);
+    n = run.results[index].n;
+    pthread_mutex_unlock(&run.mutex);
+    return n;
+}
+
+/* A paused sequence gets nothing more than what was being computed, while others go on; resumed, it ends. */
+static void test_paused(void **state)
+{
+    struct br_turn_config config;
+    struct br_seq_spec spec;
+    uint32_t paused, n;
+    (void)state;
+    fx_config(&models, &config);
+    fx_start(&run, &config, &models, FX_MODELS);
+    fx_spec(&models, 3, 0, &spec);
+    spec.max_tokens = 150;
+    spec.ignore_eos = true;
+    paused = fx_add(&run, &spec, NULL, 0);
+    fx_wait_tokens(&run, paused, 3);
+    br_turn_pause(run.turn, spec.id, 0); /* an older fence: ignored */
+    fx_wait_tokens(&run, paused, 8);
+    br_turn_pause(run.turn, spec.id, 1);
+    fx_wait_tokens(&run, add(3, 1), 1); /* whatever came before it has been taken now */
+    n = tokens_of(paused);
+    assert_true(n < 150);
+    fx_wait_tokens(&run, add(3, 2), 160); /* its end */
+    fx_wait_tokens(&run, add(0, 2), 160);
+    assert_int_equal(tokens_of(paused), n);
+    br_turn_resume(run.turn, spec.id, 1);
+    fx_wait(&run);
+    assert_int_equal(run.results[paused].end, BR_END_LENGTH);
+    assert_int_equal(run.results[paused].n, 150);
+    br_seq_spec_free(&spec);
+    fx_stop(&run);
+}
+
+static double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* A load of half a second: nothing is computed meanwhile, and next to no processor time is used. */
+static void test_waits_asleep(void **state)
+{
+    struct br_turn_config config;
+    double from_s, from_cpu_s, took_s;
+    (void)state;
+    fx_config(&models, &config);
+    config.device.link_bytes_per_s = 2 * models.largest_bytes;
+    fx_start(&run, &config, &models, FX_MODELS);
+    from_s = br_now_s();
+    from_cpu_s = cpu_s();
+    fx_wait_tokens(&run, add(4, 0), 1);
+    took_s = br_now_s() - from_s;
+    assert_true(took_s > .45);
+    assert_true(cpu_s() - from_cpu_s < .3 * took_s);
+    fx_wait(&run);
+    fx_stop(&run);
+}
+
+/* While one model comes in over a slow link, another one computes. */
+static void test_computes_while_loading(void **state)
+{
+    struct br_turn_config config;
+    struct br_turn_stats stats;
+    struct br_seq_spec spec;
+    uint32_t busy, n;
+    (void)state;
+    fx_config(&models, &config);
+    config.device.link_bytes_per_s = 2 * models.largest_bytes;
+    fx_start(&run, &config, &models, FX_MODELS);
+    fx_spec(&models, 3, 0, &spec);
+    spec.max_tokens = 150;
+    spec.ignore_eos = true;
+    busy = fx_add(&run, &spec, NULL, 0);
+    fx_wait_tokens(&run, busy, 1);
+    n = tokens_of(busy);
+    fx_wait_tokens(&run, add(4, 0), 1);
+    assert_true(tokens_of(busy) > n + 20);
+    fx_wait(&run);
+    br_turn_stats(run.turn, &stats, NULL);
+    assert_true(stats.load_s > .45 && stats.load_s <= stats.wall_s);
     br_seq_spec_free(&spec);
     fx_stop(&run);
 }
@@ -290,10 +384,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_model_too_large), cmocka_unit_test(test_cancelled_within_a_step),
-        cmocka_unit_test(test_forgotten),       cmocka_unit_test(test_wrong_sequences),
-        cmocka_unit_test(test_never_fits_kv),   cmocka_unit_test(test_no_room_to_grow),
-        cmocka_unit_test(test_context_full),    cmocka_unit_test(test_drained),
-        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_forgotten),       cmocka_unit_test(test_paused),
+        cmocka_unit_test(test_waits_asleep),    cmocka_unit_test(test_computes_while_loading),
+        cmocka_unit_test(test_wrong_sequences), cmocka_unit_test(test_never_fits_kv),
+        cmocka_unit_test(test_no_room_to_grow), cmocka_unit_test(test_context_full),
+        cmocka_unit_test(test_drained),         cmocka_unit_test(test_profile),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

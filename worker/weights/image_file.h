@@ -18,6 +18,7 @@ struct br_image_header {
     uint64_t file_bytes, key;
     uint32_t numeric, reserved;
     struct br_model_shape shape;
+    struct br_matrix_format format[BR_MATRICES];
     uint64_t checksum; /* XXH3 of the header above and of the unit table */
     uint64_t stamp;    /* of the source files; a hint, not covered by the checksum */
     uint64_t commit;

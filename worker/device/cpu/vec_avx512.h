@@ -147,4 +147,57 @@ static inline VF mac_bf16(VF c, VB b, VA a)
     return _mm512_fmadd_ps(low_half(b), low_half(a), c);
 }
 #endif
+
+/* Codes of quantised weights: 16 words, of which a part is wanted. */
+static inline VB vb_shift(VB b, uint32_t bits)
+{
+    return _mm512_srl_epi32(b, _mm_cvtsi32_si128((int)bits));
+}
+/* The low nibble, the low byte as numbers. The permutation looks at the low four bits alone. */
+static inline VF v_of_nibble(VB b)
+{
+    const __m512 number = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_permutexvar_ps(b, number);
+}
+static inline VF v_of_byte(VB b)
+{
+    return _mm512_cvtepi32_ps(_mm512_and_si512(b, _mm512_set1_epi32(255)));
+}
+/* The low byte as E4M3. Below the normals: with the implicit one, then without it; NaN is not known. */
+static inline VF v_of_e4m3(VB b)
+{
+    __m512i rest = _mm512_and_si512(b, _mm512_set1_epi32(0x7f)), bits = _mm512_slli_epi32(rest, 20);
+    __mmask16 low = _mm512_cmplt_epi32_mask(rest, _mm512_set1_epi32(8));
+    bits = _mm512_add_epi32(bits, _mm512_set1_epi32(120 << 23));
+    bits = _mm512_mask_add_epi32(bits, low, bits, _mm512_set1_epi32(1 << 23));
+    VF x = _mm512_castsi512_ps(bits);
+    x = _mm512_mask_sub_ps(x, low, x, _mm512_set1_ps(0x1p-6f));
+    __m512i sign = _mm512_slli_epi32(_mm512_and_si512(b, _mm512_set1_epi32(0x80)), 24);
+    return _mm512_xor_ps(x, _mm512_castsi512_ps(sign));
+}
+static inline VF v_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+}
+static inline VF v_load_u8(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)));
+}
+/* Cells of two BF16, rounded: low halves from even, high ones from odd. */
+static inline void vb_store_pair(void *p, VF even, VF odd)
+{
+    uint16_t halves[32];
+#ifdef BR_HAVE_AVX512BF16
+    const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    (void)halves;
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(pairs, (__m512i)_mm512_cvtne2ps_pbh(odd, even)));
+#else
+    v_store_bf16(halves, even);
+    v_store_bf16(halves + 16, odd);
+    __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)halves));
+    __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(halves + 16)));
+    _mm512_storeu_si512(p, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+#endif
+}
 #define v_prefetch(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)

@@ -27,6 +27,18 @@ static void print_rope(const struct br_rope *r)
     printf("\n");
 }
 
+static void print_quant(const struct br_quant_config *q)
+{
+    printf("quantisation      %s", br_quant_method_name(q->method));
+    if (q->method != BR_QUANT_NONE)
+        printf(", %u bits", q->bits);
+    if (q->group)
+        printf(", groups of %u", q->group);
+    if (q->block_n)
+        printf(", blocks of %u x %u", q->block_n, q->block_k);
+    printf("\n");
+}
+
 static void print_shape(const struct br_model_shape *s)
 {
     static const char *const archs[] = {"llama", "qwen2", "qwen3"}, *const dtypes[] = {"float32", "float16",
@@ -38,6 +50,7 @@ static void print_shape(const struct br_model_shape *s)
     printf("vocabulary        %u\n", s->vocab);
     printf("context           %u positions\n", s->max_positions);
     print_rope(&s->rope);
+    print_quant(&s->quant);
     printf("config dtype      %s\n", dtypes[s->dtype]);
     printf("end ids          ");
     for (uint32_t i = 0; i < s->n_eos; i++)

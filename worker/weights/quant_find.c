@@ -66,7 +66,10 @@ static int check_group_scales(const struct finder *f, struct br_quant_source *s)
     if (s->scales->rank != 2 || s->scales->shape[0] != groups || s->scales->shape[1] != s->n)
         return refuse_shape(f, s->scales, groups, s->n);
     s->format.wide = s->scales->dtype != BR_TENSOR_F16;
-    return check_scale_dtype(f, s->scales);
+    if (s->scales->dtype == BR_TENSOR_F16 || s->scales->dtype == BR_TENSOR_BF16)
+        return 0; /* zero x scale is exact in F32: the kernels count on it */
+    return br_err_set(f->err, BR_ENOTSUP, "%s: tensor %s is %s; supported are F16 and BF16", s->scales->file,
+                      s->scales->name, s->scales->dtype_name);
 }
 
 /* Drops a g_idx that only counts the groups up. */

@@ -29,9 +29,10 @@ static struct quant_view quant_view_of(const struct br_linear_op *op, uint32_t p
                                .inputs = op->k};
 }
 
-/* What turns the codes of a group in 16 columns into numbers. */
+/* What turns the codes of a group in 16 columns into numbers: code x scale + offset. The product of zero and scale is
+ * exact and there is a zero or a min, not both, so the sum is rounded once, as (code - zero) x scale - min is. */
 struct quant_group {
-    VF scale, zero, min;
+    VF scale, offset;
 };
 
 static inline VF quant_scale(const struct quant_view *v, uint32_t group, uint32_t column)
@@ -56,18 +57,18 @@ static inline VF quant_scale(const struct quant_view *v, uint32_t group, uint32_
 static inline struct quant_group quant_group_of(const struct quant_view *v, uint32_t group, uint32_t column)
 {
     size_t at = (size_t)group * BR_PANEL + column;
-    struct quant_group g = {quant_scale(v, group, column), v_set(v->format->zero), v_set(0)};
+    VF scale = quant_scale(v, group, column), zero = v_set(v->format->zero), offset;
     if (v->format->zeros)
-        g.zero = v_add(g.zero, v_load_u8((const uint8_t *)v->zeros + at));
+        zero = v_add(zero, v_load_u8((const uint8_t *)v->zeros + at));
+    offset = v_sub(v_set(0), v_mul(zero, scale));
     if (v->format->mins)
-        g.min = v_load((const float *)(const void *)v->mins + at);
-    return g;
+        offset = v_sub(offset, v_load((const float *)(const void *)v->mins + at));
+    return (struct quant_group){scale, offset};
 }
 
-/* A min goes with an exact code x scale, so there is one rounding in all; - 0 changes nothing. */
-static inline VF quant_value(VF code, const struct quant_group *g)
+static inline VF quant_value(VF code, struct quant_group g)
 {
-    return v_sub(v_mul(v_sub(code, g->zero), g->scale), g->min);
+    return v_fma_once(code, g.scale, g.offset);
 }
 
 static inline uint32_t quant_group_at(const struct quant_view *v, uint32_t input)
@@ -89,27 +90,33 @@ static inline void FN(cells_put)(char *cells, uint32_t at, uint32_t column, VF e
 #endif
 }
 
-/* Words of inputs [first, last) of 16 columns, all of one group. bits: of a code; CODE: a part of a word to numbers. */
+/* Words of inputs [first, last) of 16 columns, all of one group. CODE: a part of a word to numbers; PAIRS: for each
+ * pair of neighbouring inputs in a word, its shift. */
+#define QUANT_PAIR(CODE, n, bits)                                                                                      \
+    FN(cells_put)                                                                                                      \
+    (cells, i + 2 * (n)-start, column, quant_value(CODE(vb_shift(codes, (n) * (bits))), group),                        \
+     quant_value(CODE(vb_shift(codes, (n) * (bits) + 16)), group));
+#define QUANT_PAIRS_4(CODE) QUANT_PAIR(CODE, 0, 4) QUANT_PAIR(CODE, 1, 4) QUANT_PAIR(CODE, 2, 4) QUANT_PAIR(CODE, 3, 4)
+#define QUANT_PAIRS_8(CODE) QUANT_PAIR(CODE, 0, 8) QUANT_PAIR(CODE, 1, 8)
 #define QUANT_DEFINE(name, bits, CODE)                                                                                 \
     static void FN(name)(const struct quant_view *v, const struct quant_group *g, uint32_t first, uint32_t last,       \
                          uint32_t start, uint32_t column, char *cells)                                                 \
     {                                                                                                                  \
-        enum { PER_WORD = 32 / (bits) };                                                                               \
-        const char *word = v->codes + ((size_t)first / PER_WORD * BR_PANEL + column) * 4;                              \
-        for (uint32_t i = first; i < last; i += PER_WORD, word += 4 * BR_PANEL) {                                      \
+        const char *word = v->codes + ((size_t)first / (32 / (bits)) * BR_PANEL + column) * 4;                         \
+        const struct quant_group group = *g;                                                                           \
+        for (uint32_t i = first; i < last; i += 32 / (bits), word += 4 * BR_PANEL) {                                   \
             VB codes = vb_load(word);                                                                                  \
             v_prefetch(word + QUANT_PREFETCH_BYTES);                                                                   \
-            for (uint32_t j = 0; j < PER_WORD; j += 2) {                                                               \
-                VF even = quant_value(CODE(vb_shift(codes, j / 2 * (bits))), g);                                       \
-                VF odd = quant_value(CODE(vb_shift(codes, j / 2 * (bits) + 16)), g);                                   \
-                FN(cells_put)(cells, i + j - start, column, even, odd);                                                \
-            }                                                                                                          \
+            QUANT_PAIRS_##bits(CODE)                                                                                   \
         }                                                                                                              \
     }
 QUANT_DEFINE(unpack_u4, 4, v_of_nibble)
 QUANT_DEFINE(unpack_u8, 8, v_of_byte)
 QUANT_DEFINE(unpack_e4m3, 8, v_of_e4m3)
 #undef QUANT_DEFINE
+#undef QUANT_PAIRS_4
+#undef QUANT_PAIRS_8
+#undef QUANT_PAIR
 
 static void FN(unpack)(const struct quant_view *v, uint32_t first, uint32_t last, uint32_t start, uint32_t column,
                        const struct quant_group *g, char *cells)
@@ -132,8 +139,8 @@ static void FN(unpack_indexed)(const struct quant_view *v, uint32_t input, uint3
     if (next < v->inputs)
         odd = quant_group_of(v, quant_group_at(v, next), column);
     FN(cells_put)
-    (cells, input - start, column, quant_value(bits == 4 ? v_of_nibble(low) : v_of_byte(low), &even),
-     quant_value(bits == 4 ? v_of_nibble(high) : v_of_byte(high), &odd));
+    (cells, input - start, column, quant_value(bits == 4 ? v_of_nibble(low) : v_of_byte(low), even),
+     quant_value(bits == 4 ? v_of_nibble(high) : v_of_byte(high), odd));
 }
 
 /* Inputs [start, end) of the panel as cells. */

@@ -65,6 +65,10 @@ static inline VF v_fma(VF a, VF b, VF c)
 {
     return (VF){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
+static inline VF v_fma_once(VF a, VF b, VF c)
+{
+    return v_fma(a, b, c);
+}
 static inline VF v_select_n(VF a, VF b, uint32_t n)
 {
     return (VF){_mm256_blendv_ps(b.lo, a.lo, _mm256_castsi256_ps(lanes(n, 0))),
@@ -171,8 +175,7 @@ static inline VF mac_bf16(VF c, VB b, VA a)
 /* Codes of quantised weights: 16 words, of which a part is wanted. */
 static inline VB vb_shift(VB b, uint32_t bits)
 {
-    __m128i count = _mm_cvtsi32_si128((int)bits);
-    return (VB){_mm256_srl_epi32(b.lo, count), _mm256_srl_epi32(b.hi, count)};
+    return (VB){_mm256_srli_epi32(b.lo, (int)bits), _mm256_srli_epi32(b.hi, (int)bits)};
 }
 /* The low nibble, the low byte as numbers. */
 static inline VF vb_masked(VB b, int mask)

@@ -58,6 +58,10 @@ static inline VF v_fma(VF a, VF b, VF c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
+static inline VF v_fma_once(VF a, VF b, VF c)
+{
+    return v_fma(a, b, c);
+}
 static inline VF v_select_n(VF a, VF b, uint32_t n)
 {
     return _mm512_mask_mov_ps(b, lanes(n), a);
@@ -151,7 +155,7 @@ static inline VF mac_bf16(VF c, VB b, VA a)
 /* Codes of quantised weights: 16 words, of which a part is wanted. */
 static inline VB vb_shift(VB b, uint32_t bits)
 {
-    return _mm512_srl_epi32(b, _mm_cvtsi32_si128((int)bits));
+    return __builtin_constant_p(bits) ? _mm512_srli_epi32(b, bits) : _mm512_srl_epi32(b, _mm_cvtsi32_si128((int)bits));
 }
 /* The low nibble, the low byte as numbers. The permutation looks at the low four bits alone. */
 static inline VF v_of_nibble(VB b)

@@ -75,6 +75,12 @@ static inline VF v_fma(VF a, VF b, VF c)
     V_EACH c.lane[i] = a.lane[i] * b.lane[i] + c.lane[i];
     return c;
 }
+/* Rounded once where the exact result has no more than 53 bits. */
+static inline VF v_fma_once(VF a, VF b, VF c)
+{
+    V_EACH c.lane[i] = (float)((double)a.lane[i] * b.lane[i] + c.lane[i]);
+    return c;
+}
 /* The first n lanes of a, of b beyond. */
 static inline VF v_select_n(VF a, VF b, uint32_t n)
 {

@@ -60,6 +60,14 @@ static inline uint64_t br_quant_index_bytes(const struct br_matrix_format *f, ui
     return f->indexed ? br_quant_lines(k * 2) : 0;
 }
 
+/* In BF16 a product of such a matrix sums code - zero, exact in BF16, by groups, and scales the sums in F32; of others
+ * it multiplies with the numbers that the codes stand for, rounded to BF16. In F32 it always does the latter, exactly.
+ */
+static inline bool br_quant_grouped(const struct br_matrix_format *f)
+{
+    return f->code && !f->indexed && !f->mins && (f->group == 0 || f->group >= 32);
+}
+
 /* Not quantised, or a format that the kernels know. */
 static inline bool br_matrix_format_valid(const struct br_matrix_format *f)
 {

@@ -127,22 +127,26 @@ static void FN(linear_tile)(const struct br_linear_op *op, const void *act, uint
     _tile_release();
 }
 
-/* y [rows][64] = (or, going on, +=) the product of rows of activations with `cells` cells of 64 columns. */
+/* y [rows][64] = (or, going on, +=) the product of rows of activations with `cells` cells of 64 columns. configured: 0
+ * at first, kept from call to call; quant_product_end behind the last one. */
 static void FN(quant_product)(const char *act, size_t stride, const char *cells, uint32_t n_cells, uint32_t rows,
-                              bool go_on, float *y)
+                              bool go_on, float *y, uint32_t *configured)
 {
     struct amx_tail tail;
-    uint32_t configured = 0;
     amx_tail_weights(&tail, cells, n_cells);
     for (uint32_t row = 0; row < rows;) {
         uint32_t height = rows - row < AMX_ROWS ? rows - row : AMX_ROWS;
-        if (height != configured)
+        if (height != *configured)
             amx_configure(height);
-        configured = height;
+        *configured = height;
         amx_begin(go_on ? y + (size_t)row * BR_PANEL : NULL);
         amx_rows(act + row * stride, stride, cells, n_cells / AMX_CELLS, &tail, height, false);
         amx_store(y + (size_t)row * BR_PANEL);
         row += height;
     }
+}
+
+static void FN(quant_product_end)(void)
+{
     _tile_release();
 }

@@ -160,18 +160,37 @@ static void FN(unpack_stretch)(const struct quant_view *v, uint32_t start, uint3
     }
 }
 
+#if CELL_ELTS == 2
+#include "worker/device/cpu/linear_grouped.h"
+#endif
+
+static void FN(linear_values)(const struct br_linear_op *op, const struct quant_view *v, const char *act, uint32_t rows,
+                              float *y, char *cells)
+{
+    size_t stride = br_act_stride(op->k, op->numeric);
+    uint32_t configured = 0;
+    for (uint32_t start = 0; start < op->k; start += QUANT_INPUTS) {
+        uint32_t end = start + QUANT_INPUTS < op->k ? start + QUANT_INPUTS : op->k;
+        FN(unpack_stretch)(v, start, end, cells);
+        FN(quant_product)
+        (act + start * sizeof(ELT), stride, cells, (end - start + CELL_ELTS - 1) / CELL_ELTS, rows, start > 0, y,
+         &configured);
+    }
+    FN(quant_product_end)();
+}
+
 static void FN(linear_quant)(const struct br_linear_op *op, const void *act, uint32_t panel, uint32_t row,
                              uint32_t rows, void *scratch)
 {
     struct quant_view v = quant_view_of(op, panel);
-    size_t stride = br_act_stride(op->k, op->numeric);
+    const char *a = (const char *)act + row * br_act_stride(op->k, op->numeric);
     float *y = scratch;
     char *cells = (char *)scratch + CPU_LINEAR_ROWS * BR_PANEL * sizeof *y;
-    for (uint32_t start = 0; start < op->k; start += QUANT_INPUTS) {
-        uint32_t end = start + QUANT_INPUTS < op->k ? start + QUANT_INPUTS : op->k;
-        const char *a = (const char *)act + row * stride + (size_t)start * sizeof(ELT);
-        FN(unpack_stretch)(&v, start, end, cells);
-        FN(quant_product)(a, stride, cells, (end - start + CELL_ELTS - 1) / CELL_ELTS, rows, start > 0, y);
-    }
+#if CELL_ELTS == 2
+    if (br_quant_grouped(&op->format))
+        linear_grouped(op, &v, a, rows, y, cells);
+    else
+#endif
+        FN(linear_values)(op, &v, a, rows, y, cells);
     FN(linear_end)(op, panel, row, rows, y);
 }

@@ -225,4 +225,37 @@ static inline void vb_store_pair(void *p, VF even, VF odd)
     _mm256_storeu_si256(p, lo);
     _mm256_storeu_si256((__m256i *)p + 1, hi);
 }
+static inline void vb_store(void *p, VB b)
+{
+    _mm256_storeu_si256(p, b.lo);
+    _mm256_storeu_si256((__m256i *)p + 1, b.hi);
+}
+/* Two neighbouring codes in the low ends of a word's halves, less a zero, as a cell of BF16, which holds them exactly.
+ */
+#define VZ VF
+static inline VZ vz_of(VF zero)
+{
+    return zero;
+}
+static inline __m256i exact_pair8(__m256 even, __m256 odd)
+{
+    return _mm256_blend_epi16(_mm256_srli_epi32(_mm256_castps_si256(even), 16), _mm256_castps_si256(odd), 0xaa);
+}
+static inline VB vb_exact_pair(VF even, VF odd)
+{
+    return (VB){exact_pair8(even.lo, odd.lo), exact_pair8(even.hi, odd.hi)};
+}
+static inline VB vb_cells_u4(VB codes, VZ zero)
+{
+    return vb_exact_pair(v_sub(v_of_nibble(codes), zero), v_sub(v_of_nibble(vb_shift(codes, 16)), zero));
+}
+static inline VB vb_cells_u8(VB codes, VZ zero)
+{
+    return vb_exact_pair(v_sub(v_of_byte(codes), zero), v_sub(v_of_byte(vb_shift(codes, 16)), zero));
+}
+static inline VB vb_cells_e4m3(VB codes, VZ zero)
+{
+    (void)zero;
+    return vb_exact_pair(v_of_e4m3(codes), v_of_e4m3(vb_shift(codes, 16)));
+}
 #define v_prefetch(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)

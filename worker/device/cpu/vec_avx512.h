@@ -204,4 +204,47 @@ static inline void vb_store_pair(void *p, VF even, VF odd)
     _mm512_storeu_si512(p, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
 #endif
 }
+static inline void vb_store(void *p, VB b)
+{
+    _mm512_storeu_si512(p, b);
+}
+/* Two neighbouring codes in the low ends of a word's halves, less a zero, as a cell of BF16, which holds them exactly.
+ * VZ: the zero in both halves. */
+#define VZ __m512i
+static inline VZ vz_of(VF zero)
+{
+    __m512i z = _mm512_cvtps_epi32(zero);
+    return _mm512_or_si512(z, _mm512_slli_epi32(z, 16));
+}
+/* From -16 (a zero of 16 under a code of 0) to 15: five bits, which is what the permutation looks at. */
+static inline VB vb_cells_u4(VB codes, VZ zero)
+{
+    const __m512i number =
+        _mm512_set_epi16((short)0xbf80, (short)0xc000, (short)0xc040, (short)0xc080, (short)0xc0a0, (short)0xc0c0,
+                         (short)0xc0e0, (short)0xc100, (short)0xc110, (short)0xc120, (short)0xc130, (short)0xc140,
+                         (short)0xc150, (short)0xc160, (short)0xc170, (short)0xc180, 0x4170, 0x4160, 0x4150, 0x4140,
+                         0x4130, 0x4120, 0x4110, 0x4100, 0x40e0, 0x40c0, 0x40a0, 0x4080, 0x4040, 0x4000, 0x3f80, 0);
+    __m512i code = _mm512_sub_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(15)), zero);
+    return _mm512_permutexvar_epi16(code, number);
+}
+static inline VB vb_cells_u8(VB codes, VZ zero)
+{
+    __m512i code = _mm512_sub_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(255)), zero);
+    __m512i even = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(code, 16), 16)));
+    __m512i odd = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_srai_epi32(code, 16)));
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(even, 16), odd);
+}
+/* Normals get another exponent, what is below them comes from a table. */
+static inline VB vb_cells_e4m3(VB codes, VZ zero)
+{
+    const __m512i small = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                           0x3c60, 0x3c40, 0x3c20, 0x3c00, 0x3bc0, 0x3b80, 0x3b00, 0);
+    __m512i rest = _mm512_and_si512(codes, _mm512_set1_epi16(0x7f));
+    __mmask32 below = _mm512_cmplt_epu16_mask(rest, _mm512_set1_epi16(8));
+    __m512i number = _mm512_add_epi16(_mm512_slli_epi16(rest, 4), _mm512_set1_epi16(120 << 7));
+    (void)zero;
+    number = _mm512_mask_permutexvar_epi16(number, below, rest, small);
+    /* sign | number */
+    return _mm512_ternarylogic_epi32(number, _mm512_slli_epi16(codes, 8), _mm512_set1_epi16((short)0x8000), 0xf8);
+}
 #define v_prefetch(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)

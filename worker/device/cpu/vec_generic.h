@@ -248,4 +248,40 @@ static inline void vb_store_pair(void *p, VF even, VF odd)
     V_EACH b.bits[i] = to_bf16(even.lane[i]) | (uint32_t)to_bf16(odd.lane[i]) << 16;
     memcpy(p, &b, sizeof b);
 }
+static inline void vb_store(void *p, VB b)
+{
+    memcpy(p, &b, sizeof b);
+}
+/* Two neighbouring codes in the low ends of a word's halves, less a zero, as a cell of BF16, which holds them exactly.
+ */
+#define VZ VF
+static inline VZ vz_of(VF zero)
+{
+    return zero;
+}
+static inline VB vb_exact_pair(VF even, VF odd)
+{
+    VB b;
+    memcpy(&b, &even, sizeof b);
+    V_EACH
+    {
+        uint32_t high;
+        memcpy(&high, &odd.lane[i], 4);
+        b.bits[i] = b.bits[i] >> 16 | (high & 0xffff0000u);
+    }
+    return b;
+}
+static inline VB vb_cells_u4(VB codes, VZ zero)
+{
+    return vb_exact_pair(v_sub(v_of_nibble(codes), zero), v_sub(v_of_nibble(vb_shift(codes, 16)), zero));
+}
+static inline VB vb_cells_u8(VB codes, VZ zero)
+{
+    return vb_exact_pair(v_sub(v_of_byte(codes), zero), v_sub(v_of_byte(vb_shift(codes, 16)), zero));
+}
+static inline VB vb_cells_e4m3(VB codes, VZ zero)
+{
+    (void)zero;
+    return vb_exact_pair(v_of_e4m3(codes), v_of_e4m3(vb_shift(codes, 16)));
+}
 #define v_prefetch(p) __builtin_prefetch(p)

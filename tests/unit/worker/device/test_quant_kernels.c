@@ -1,5 +1,7 @@
-/* Products with quantised weights against those with the dequantised ones in panels: the same bits, on every
- * instruction set of this CPU, for any number of rows. */
+/* Products with quantised weights on every instruction set of this CPU. In F32, and of formats that are not grouped,
+ * they are those with the dequantised weights in panels, bit for bit; of grouped ones in BF16 they are the
+ * double-precision products within what F32 sums round, and the same bits for any number of rows. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,18 +59,68 @@ static void fill_rows(const struct br_linear_op *op, uint32_t rows)
     }
 }
 
+static float out_at(br_devptr out, uint64_t n_all, uint32_t row, uint32_t n)
+{
+    float value;
+    memcpy(&value, (char *)at(out + row * br_f32_stride((uint32_t)n_all)) + 4 * n, 4);
+    return value;
+}
+
 static void check_rows(const struct br_linear_op *op, br_devptr twin, const char *what)
 {
-    uint64_t stride = br_f32_stride(op->n);
     for (uint32_t r = 0; r < op->rows; r++)
         for (uint32_t n = 0; n < op->n; n++) {
-            float got, want;
-            memcpy(&got, (char *)at(op->out + r * stride) + 4 * n, 4);
-            memcpy(&want, (char *)at(twin + r * stride) + 4 * n, 4);
+            float got = out_at(op->out, op->n, r, n), want = out_at(twin, op->n, r, n);
             if (!(got == want))
-                fail_msg("%s, %s, %u rows: row %u, output %u is %g, of the dequantised weights %g", dev->config.isa,
-                         what, op->rows, r, n, (double)got, (double)want);
+                fail_msg("%s, %s, %u rows: row %u, output %u is %g, not %g", dev->config.isa, what, op->rows, r, n,
+                         (double)got, (double)want);
         }
+}
+
+/* Weight rows in F32, as pack.h reads them: [n][k_padded]. */
+static float *values_of(const struct br_linear_set *set, uint64_t n)
+{
+    float *values = br_calloc(n * set->k_padded, sizeof *values);
+    unsigned char *panels =
+        br_calloc(br_quant_panels(set) * br_panel_bytes(set->k_padded, BR_PANEL, BR_NUMERIC_F32), 1);
+    struct br_matrix_format dense = {0};
+    br_quant_pack(set, &dense, BR_NUMERIC_F32, 0, br_quant_panels(set), panels);
+    for (uint64_t i = 0; i < n; i++)
+        for (uint64_t k = 0; k < set->k_padded; k++)
+            memcpy(&values[i * set->k_padded + k],
+                   panels + ((i / BR_PANEL * set->k_padded + k) * BR_PANEL + i % BR_PANEL) * 4, 4);
+    free(panels);
+    return values;
+}
+
+static void check_near(const struct br_linear_op *op, const float *weights, const char *what)
+{
+    for (uint32_t r = 0; r < op->rows; r++) {
+        const uint16_t *in = at(op->in + r * br_act_stride(op->k, op->numeric));
+        for (uint32_t n = 0; n < op->n; n++) {
+            double want = 0, size = 0, got = out_at(op->out, op->n, r, n);
+            for (uint32_t k = 0; k < op->k; k++) {
+                double term = (double)br_f32_from_bits(br_bf16_to_f32_bits(in[k])) * weights[(size_t)n * op->k + k];
+                want += term;
+                size += fabs(term);
+            }
+            if (!(fabs(got - want) <= 1e-6 * size))
+                fail_msg("%s, %s: row %u, output %u is %g, not %g", dev->config.isa, what, r, n, got, want);
+        }
+    }
+}
+
+/* Row r of many rows, run alone, gives the same bits. */
+static void check_alone(const struct br_linear_op *op, br_devptr alone, const char *what)
+{
+    struct br_linear_op one = *op;
+    one.rows = 1;
+    one.in = op->in + (op->rows - 1) * br_act_stride(op->k, op->numeric);
+    one.out = alone;
+    run(&one);
+    for (uint32_t n = 0; n < op->n; n++)
+        if (!(out_at(alone, op->n, 0, n) == out_at(op->out, op->n, op->rows - 1, n)))
+            fail_msg("%s, %s: output %u of one row is not that of %u", dev->config.isa, what, n, op->rows);
 }
 
 static void check_set(const struct br_linear_set *set, uint64_t n, enum br_numeric numeric, const char *what)
@@ -83,6 +135,8 @@ static void check_set(const struct br_linear_set *set, uint64_t n, enum br_numer
     br_quant_pack(set, &format, numeric, 0, br_quant_panels(set), at(op.weights));
     br_quant_pack(set, &dense, numeric, 0, br_quant_panels(set), at(twin_weights));
     fill_rows(&op, MOST_ROWS);
+    float *values = values_of(set, n);
+    bool near = numeric == BR_NUMERIC_BF16 && br_quant_grouped(&format);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct br_linear_op twin = op;
         twin.rows = op.rows = rows[i];
@@ -91,8 +145,13 @@ static void check_set(const struct br_linear_set *set, uint64_t n, enum br_numer
         op.format = format;
         run(&op);
         run(&twin);
-        check_rows(&op, twin_out, what);
+        if (near)
+            check_near(&op, values, what);
+        else
+            check_rows(&op, twin_out, what);
+        check_alone(&op, twin_out, what);
     }
+    free(values);
 }
 
 static void each_sort(enum br_numeric numeric)

@@ -62,6 +62,21 @@ static void print_shape(const struct br_model_shape *s)
            br_kv_block_bytes(s, BR_NUMERIC_F32) / BR_KV_BLOCK_TOKENS);
 }
 
+static void print_formats(const struct br_model_layout *m)
+{
+    static const char *const names[] = {"qkv", "o", "gate and up", "down"};
+    static const char *const codes[] = {"", "4-bit codes", "8-bit codes", "E4M3 numbers"};
+    for (int i = 0; i < BR_MATRICES; i++) {
+        const struct br_matrix_format *f = &m->format[i];
+        if (!f->code)
+            continue;
+        printf("%-17s %s, %s", names[i], codes[f->code], f->wide ? "F32 scales" : "F16 scales");
+        if (f->group)
+            printf(" of groups of %u", f->group);
+        printf("%s%s\n", f->zeros ? ", zero points" : "", f->indexed ? ", act order" : "");
+    }
+}
+
 static int print_weights(const char *dir, const struct br_model_shape *shape, struct br_err *err)
 {
     struct br_safetensors *st;
@@ -76,6 +91,7 @@ static int print_weights(const char *dir, const struct br_model_shape *shape, st
     printf("files             %zu, %" PRIu64 " bytes, %zu tensors\n", st->n_files, bytes, st->table.n);
     if (!rc) {
         printf("served in         %s\n", br_numeric_name(packer.layout.numeric));
+        print_formats(&packer.layout);
         printf("image             %" PRIu64 " bytes\n",
                br_image_header_bytes(packer.layout.units) + br_layout_total_bytes(&packer.layout));
         br_packer_free(&packer);

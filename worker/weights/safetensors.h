@@ -10,6 +10,7 @@
 #ifndef BRIAREUS_WORKER_WEIGHTS_SAFETENSORS_H
 #define BRIAREUS_WORKER_WEIGHTS_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,9 +61,11 @@ struct br_safetensors {
     struct br_tensor_table table; /* of all files */
     struct br_safetensors_file *files;
     size_t n_files;
+    unsigned char *copies; /* of a GGUF file: tensors that had to be written anew */
 };
 
-/* Errors name folder, file, tensor and numbers. BR_ENOENT: neither file is there. */
+/* A folder without either that holds one *.gguf is opened as that (gguf.h). Errors name folder, file, tensor and
+ * numbers. BR_ENOENT: neither file is there. */
 int br_safetensors_open(const char *dir, struct br_safetensors **out, struct br_err *err);
 void br_safetensors_close(struct br_safetensors *st);
 /* NULL: no such tensor. */

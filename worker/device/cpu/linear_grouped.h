@@ -2,6 +2,10 @@
  * the E4M3 number), which BF16 holds exactly; a group's sum is scaled and added in F32. No weight is rounded, and
  * unpacking is a few integer instructions. One order for any number of rows, so exact mode holds. */
 
+
+
+enum { GROUPED_INPUTS = 64 }; /* unpacked at a time: they stay in the L1 cache */
+
 /* Codes of inputs [first, last) of one group as cells: words are read in the order they lie in. */
 #define GROUPED_PAIR(name, c, n, bits)                                                                                 \
     vb_store(out + (n)*4 * BR_PANEL + 64 * (c), vb_cells_##name(vb_shift(codes##c, (n) * (bits)), zero##c));
@@ -75,11 +79,11 @@ static void linear_grouped(const struct br_linear_op *op, const struct quant_vie
 {
     uint32_t whole = op->k, group = v->format->group ? v->format->group : whole, configured = 0;
     size_t stride = br_act_stride(op->k, op->numeric);
-    float *part = (float *)(void *)(cells + (size_t)QUANT_INPUTS * BR_PANEL * sizeof(ELT));
+    float *part = (float *)(void *)(cells + (size_t)GROUPED_INPUTS * BR_PANEL * sizeof(ELT));
     for (uint32_t begin = 0; begin < whole; begin += group) {
         uint32_t end = begin + group < whole ? begin + group : whole;
-        for (uint32_t first = begin; first < end; first += QUANT_INPUTS) {
-            uint32_t last = first + QUANT_INPUTS < end ? first + QUANT_INPUTS : end;
+        for (uint32_t first = begin; first < end; first += GROUPED_INPUTS) {
+            uint32_t last = first + GROUPED_INPUTS < end ? first + GROUPED_INPUTS : end;
             grouped_unpack(v, begin / group, first, last, cells);
             quant_product_bf16(act + (size_t)first * 2, stride, cells, (last - first + 1) / 2, rows, first > begin,
                                part, &configured);

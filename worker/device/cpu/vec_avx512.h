@@ -227,11 +227,15 @@ static inline VB vb_cells_u4(VB codes, VZ zero)
     __m512i code = _mm512_sub_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(15)), zero);
     return _mm512_permutexvar_epi16(code, number);
 }
+/* A byte below the bits of 2^23 is the number 2^23 + byte. */
 static inline VB vb_cells_u8(VB codes, VZ zero)
 {
-    __m512i code = _mm512_sub_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(255)), zero);
-    __m512i even = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(code, 16), 16)));
-    __m512i odd = _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_srai_epi32(code, 16)));
+    const __m512i byte = _mm512_set1_epi32(255), magic = _mm512_set1_epi32(0x4b000000);
+    VF base = _mm512_add_ps(_mm512_cvtepi32_ps(_mm512_and_si512(zero, _mm512_set1_epi32(0xffff))), v_set(0x1p23f));
+    __m512i even = _mm512_ternarylogic_epi32(codes, byte, magic, 0xea); /* codes & byte | magic */
+    __m512i odd = _mm512_ternarylogic_epi32(_mm512_srli_epi32(codes, 16), byte, magic, 0xea);
+    even = _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(even), base));
+    odd = _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(odd), base));
     return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(even, 16), odd);
 }
 /* Normals get another exponent, what is below them comes from a table. */

@@ -22,6 +22,7 @@ test-asan: deps
 	tests/run.sh asan
 
 bench: build
+	tests/bench/transfers.sh $(BUILD)/bin/briareus --threads 2
 	tests/bench/run.sh $(BUILD)/bin/briareus
 
 fuzz: deps

@@ -95,6 +95,15 @@ static const struct row g_rows[] = {
     ROW(W, "dedicated", BR_OPT_BOOL, dedicated, NULL, 0, 0, "device i serves only model i: to compare with"),
     ROW(W, "switch-every-step", BR_OPT_BOOL, switch_every_step, NULL, 0, 0, "another model after every step: a test"),
     ROW(W, "cache-dir", BR_OPT_STRING, cache_dir, NULL, 0, 0, "DIR: host cache of weights [under /dev/shm]"),
+    ROW(W, "host-cache", BR_OPT_BYTES, host_cache, "0", 0, 0,
+        "BYTES: of weights in it; models beyond are read from disk; 0: half of this machine's memory"),
+    ROW(W, "host-staging", BR_OPT_BYTES, host_staging, "0", 0, 0,
+        "BYTES: host memory of each device that weights from disk pass through; 0: three layers"),
+    ROW(W, "host-copies", BR_OPT_STRING, host_copies, "keep", 0, 0,
+        "MODE: keep, or drop: weights on a device leave the cache when others need the room"),
+    ROW(W, "pin-host-cache", BR_OPT_BOOL, pin_host_cache, NULL, 0, 0, "lock the cached weights in memory"),
+    ROW(W, "verify-after", BR_OPT_SECONDS, verify_after_s, "60s", 0, 1e9,
+        "TIME: cached weights verified longer ago are verified before they are loaded"),
     ROW(W, "keep-cache", BR_OPT_BOOL, keep_cache, NULL, 0, 0, "leave the host cache for the next start"),
     ROW(CLI_SERVE, "data-dir", BR_OPT_STRING, data_dir, NULL, 0, 0,
         "DIR: of the private Redis [~/.local/state/briareus/PORT]"),
@@ -142,6 +151,14 @@ void cli_config_free(struct cli_config *config)
 }
 
 /* ---- the worker's view ---- */
+
+static int parse_copies(const char *text, bool *drop, struct br_err *err)
+{
+    *drop = strcmp(text, "drop") == 0;
+    if (*drop || strcmp(text, "keep") == 0)
+        return 0;
+    return br_err_set(err, BR_EINVAL, "host-copies: '%s' is neither keep nor drop", text);
+}
 
 static int parse_dtype(const char *text, enum br_numeric *out, struct br_err *err)
 {
@@ -230,13 +247,18 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
         return br_err_set(err, BR_EINVAL, "no model given: --model NAME=DIR, once for each");
     if (!c->scheduler.worker_address)
         return br_err_set(err, BR_EINVAL, "--scheduler-address is needed: unix:/path or tcp:host:port");
-    if (parse_dtype(c->dtype, &out->numeric, err) || worker_models(c, sim, models, &out->n_models, err))
+    if (parse_dtype(c->dtype, &out->numeric, err) || parse_copies(c->host_copies, &out->drop_host_copies, err) ||
+        worker_models(c, sim, models, &out->n_models, err))
         return err->code;
     out->node = c->node;
     out->scheduler = c->scheduler.worker_address;
     out->token = c->scheduler.worker_token;
     out->cache_dir = c->cache_dir;
     out->keep_cache = c->keep_cache;
+    out->host_cache_bytes = c->host_cache;
+    out->host_staging_bytes = c->host_staging;
+    out->pin_host_cache = c->pin_host_cache;
+    out->verify_after_s = c->verify_after_s;
     out->models = *models;
     out->device_kind = c->device;
     out->devices = c->devices;

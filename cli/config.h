@@ -10,14 +10,16 @@ struct cli_config {
     struct br_scheduler_config scheduler; /* its models list serves both */
     char *log_level;
     /* worker */
-    char *node, *device, *dtype, *policy, *cache_dir;
-    bool keep_cache, dedicated, switch_every_step;
+    char *node, *device, *dtype, *policy, *cache_dir, *host_copies;
+    bool keep_cache, pin_host_cache, dedicated, switch_every_step;
     uint32_t devices, threads, prefill_chunk, max_batch, max_seqs;
     uint64_t device_memory, kv_memory, host_kv_memory, link_rate;
     uint32_t tensor_parallel;
     double quota_max_s, speed;
     /* serve */
     char *data_dir, *run_dir, *redis_server, *port_file;
+    uint64_t host_cache, host_staging;
+    double verify_after_s;
     uint64_t redis_memory;
     double run_for_s;
 };

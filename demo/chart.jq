@@ -1,13 +1,13 @@
 # The demo's comparison as an SVG: attainment by model, and latencies, one shared device beside dedicated ones.
-# Input: {shared, dedicated}: two results of `briareus load --save-result`.
+# Input: {shared, dedicated}: two results of `briareus load --result-filename`.
 def esc: tostring | gsub("&"; "&amp;") | gsub("<"; "&lt;");
 def num(d): (. * pow(10; d) | round) / pow(10; d);
 def rows(s; d): [
   (range(0; s.models | length) as $i | {name: "\(s.models[$i].model): attainment, %", max: 100,
     s: (100 * s.models[$i].attainment), d: (100 * d.models[$i].attainment)}),
-  {name: "TTFT p50, ms", s: (1e3 * s.all.ttft_p50_s), d: (1e3 * d.all.ttft_p50_s)},
-  {name: "TTFT p99, ms", s: (1e3 * s.all.ttft_p99_s), d: (1e3 * d.all.ttft_p99_s)},
-  {name: "TBT p99, ms", s: (1e3 * s.all.tbt_p99_s), d: (1e3 * d.all.tbt_p99_s)},
+  {name: "TTFT p50, ms", s: s.median_ttft_scheduled_ms, d: d.median_ttft_scheduled_ms},
+  {name: "TTFT p99, ms", s: s.p99_ttft_scheduled_ms, d: d.p99_ttft_scheduled_ms},
+  {name: "TBT p99, ms", s: s.p99_itl_ms, d: d.p99_itl_ms},
   {name: "devices", s: 1, d: 3, max: 3}];
 def bar(y; value; max; colour): (420 * value / ([max, 0.001] | max)) as $w |
   "<rect x=\"220\" y=\"\(y)\" width=\"\($w | num(1))\" height=\"12\" fill=\"\(colour)\"/>"

@@ -21,9 +21,9 @@ for m in "${models[@]}"; do
   args+=(--model "$m=demo/models/$m")
   load+=(--model "$m=$rate")
 done
-# Weights of one model take about 3.3 MB in device layout: 5 MB for weights are one and a half. At 256 MB/s a load takes
-# about as long as 40 decode steps, as that of a 7B model on a GPU does.
-memory=(--kv-memory 16M --host-kv-memory 64M --device-link 256M --tbt 50ms --ttft 1s)
+# Weights of one model take about 3.3 MB in device layout: 5 MB are one and a half, and 2 MB are for KV. At 256 MB/s a
+# load takes about as long as 40 decode steps, as that of a 7B model on a GPU does.
+memory=(--host-kv-memory 64M --device-link 256M --tbt 50ms --ttft 1s)
 
 serve() { # serve NAME OPTION...: starts a server; its log goes to $work/NAME.log
   local name=$1 waited=0
@@ -50,12 +50,13 @@ measure() { # measure NAME: the load, its table, the server's own counts
   done
   curl -sf "$url/stats" >"$work/$name.before.json"
   "$bin" load --base-url "$url" "${load[@]}" --duration "${seconds}s" --drain 30s --prompts demo/prompts.txt \
-    --max-tokens 100 --temperature 0.7 --ttft 1s --tbt 50ms --seed 1 --save-result "$work/$name.json"
+    --output-len 100 --temperature 0.7 --ttft 1s --tbt 50ms --seed 1 --brief \
+    --result-filename "$work/$name.json"
   curl -sf "$url/stats" >"$work/$name.stats.json"
 }
 
 echo "== three models, one device with memory for one and a half ($rate requests/s each, ${seconds} s)"
-serve shared --device-memory 21M
+serve shared --device-memory 7M
 measure shared
 echo
 echo "== one answer of each"
@@ -67,7 +68,7 @@ done
 stop
 echo
 echo "== the same load on three devices, a model each"
-serve dedicated --devices 3 --dedicated --device-memory 21M
+serve dedicated --devices 3 --dedicated --device-memory 7M
 measure dedicated
 stop
 
@@ -80,11 +81,11 @@ jq -rn --slurpfile s "$work/shared.json" --slurpfile d "$work/dedicated.json" \
   def delta(a; b; k): ([b[0].devices[][k]] | add) - ([a[0].devices[][k]] | add);
   def row(name; a; b): (name | . + " " * (34 - length)) + (a | pad(14)) + (b | pad(18));
   row("== side by side"; "one device"; "three dedicated"),
-  row("attainment (TTFT 1 s, TBT 50 ms)"; "\(100 * $s[0].all.attainment | num(2)) %"; "\(100 * $d[0].all.attainment | num(2)) %"),
-  row("TTFT p50 / p99, ms"; "\(1e3 * $s[0].all.ttft_p50_s | num(1)) / \(1e3 * $s[0].all.ttft_p99_s | num(1))";
-    "\(1e3 * $d[0].all.ttft_p50_s | num(1)) / \(1e3 * $d[0].all.ttft_p99_s | num(1))"),
-  row("TBT p50 / p99, ms"; "\(1e3 * $s[0].all.tbt_p50_s | num(1)) / \(1e3 * $s[0].all.tbt_p99_s | num(1))";
-    "\(1e3 * $d[0].all.tbt_p50_s | num(1)) / \(1e3 * $d[0].all.tbt_p99_s | num(1))"),
+  row("attainment (TTFT 1 s, TBT 50 ms)"; "\(100 * $s[0].attainment | num(2)) %"; "\(100 * $d[0].attainment | num(2)) %"),
+  row("TTFT p50 / p99, ms"; "\($s[0].median_ttft_scheduled_ms | num(1)) / \($s[0].p99_ttft_scheduled_ms | num(1))";
+    "\($d[0].median_ttft_scheduled_ms | num(1)) / \($d[0].p99_ttft_scheduled_ms | num(1))"),
+  row("TBT p50 / p99, ms"; "\($s[0].median_itl_ms | num(1)) / \($s[0].p99_itl_ms | num(1))";
+    "\($d[0].median_itl_ms | num(1)) / \($d[0].p99_itl_ms | num(1))"),
   row("switches"; delta($s0; $s1; "switches"); delta($d0; $d1; "switches")),
   row("weights loaded, MB"; delta($s0; $s1; "loaded_bytes") / 1e6 | num(1); delta($d0; $d1; "loaded_bytes") / 1e6 | num(1)),
   row("KV moved out and in, MB"; (delta($s0; $s1; "kv_out_bytes") + delta($s0; $s1; "kv_in_bytes")) / 1e6 | num(1);
@@ -101,7 +102,7 @@ cat <<END
 
 Keep it running and try it:
     $bin serve ${args[*]} \\
-        ${memory[*]} --device-memory 21M
+        ${memory[*]} --device-memory 7M
     curl -N http://127.0.0.1:8000/v1/chat/completions -d '{"model": "prophet", "stream": true,
         "messages": [{"role": "user", "content": "What is wisdom?"}]}'
 END

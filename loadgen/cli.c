@@ -1,76 +1,124 @@
-#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "loadgen/load.h"
+#include "loadgen/session.h"
 
-struct cli {
-    struct load_config load;
-    char *json;
-};
-
-#define ROW(name, kind, field, fallback, min, max, help)                                                               \
-    {                                                                                                                  \
-        name, kind, offsetof(struct cli, field), fallback, min, max, help                                              \
-    }
-
-static const struct br_option g_table[] = {
-    ROW("base-url", BR_OPT_STRING, load.base_url, "http://127.0.0.1:8000", 0, 0, "URL: the server"),
-    ROW("model", BR_OPT_LIST, load.models, NULL, 0, 0, "NAME[=RATE]: a model and its requests/s; may be repeated"),
-    ROW("request-rate", BR_OPT_NUMBER, load.request_rate, "1", 0, 1e6, "RATE: requests/s of models without their own"),
-    ROW("duration", BR_OPT_SECONDS, load.duration_s, "30s", 0.1, 1e6, "TIME: how long requests are sent"),
-    ROW("drain", BR_OPT_SECONDS, load.drain_s, "60s", 0, 1e6, "TIME: how long answers are awaited afterwards"),
-    ROW("seed", BR_OPT_UINT, load.seed, "0", 0, 0, "N: same seed, same requests at the same times"),
-    ROW("ttft", BR_OPT_SECONDS, load.slo.ttft_s, "10s", 0.001, 1e6, "TIME: SLO of the first token"),
-    ROW("tbt", BR_OPT_SECONDS, load.slo.tbt_s, "100ms", 0.0001, 1e6, "TIME: SLO between tokens"),
-    ROW("input-len", BR_OPT_UINT, load.input_words, "32", 1, 100000, "N: words of a random prompt"),
-    ROW("max-tokens", BR_OPT_UINT, load.max_tokens, "64", 1, 1000000, "N: longest answer"),
-    ROW("temperature", BR_OPT_NUMBER, load.temperature, "0", 0, 2, "T: 0 is greedy"),
-    ROW("ignore-eos", BR_OPT_BOOL, load.ignore_eos, NULL, 0, 0, "every answer has max-tokens tokens"),
-    ROW("prompts", BR_OPT_STRING, load.prompts, NULL, 0, 0, "FILE: one chat question a line, instead of random words"),
-    ROW("max-in-flight", BR_OPT_UINT, load.max_in_flight, "10000", 1, 1000000, "N: more open requests count as failed"),
-    ROW("quiet", BR_OPT_BOOL, load.quiet, NULL, 0, 0, "no progress line"),
-    ROW("save-result", BR_OPT_STRING, json, NULL, 0, 0, "FILE: the result as JSON"),
-};
-enum { N_OPTIONS = sizeof g_table / sizeof g_table[0] };
-
-static bool nothing_sent(const struct load_result *result)
+static int write_files(struct load_session *s, const struct load_outcome_of_run *run, json_t *result,
+                       struct br_err *err)
 {
-    uint64_t requests = 0;
-    for (uint32_t i = 0; i < result->n_models; i++)
-        requests += result->models[i].requests;
-    return requests == 0;
+    const struct load_config *c = s->config;
+    if ((c->save_result || c->result_filename) && load_result_save(result, c, err))
+        return err->code;
+    if (c->records && load_records_write(c->records, run, c->save_detailed, err))
+        return err->code;
+    if (c->timeline && load_timeline_write(c->timeline, run, err))
+        return err->code;
+    return c->html ? load_page_write(c->html, &result, 1, err) : 0;
 }
 
-/* 1: there is nothing to report. */
-static int run_and_report(struct cli *cli, struct br_err *err)
+static bool nothing_sent(const struct load_journal *j)
 {
-    struct load_result result;
-    int rc = load_run(&cli->load, &result, err);
-    if (rc == 0 && nothing_sent(&result)) {
+    for (size_t i = 0; i < j->n; i++)
+        if (j->records[i].sent_s >= 0)
+            return false;
+    return true;
+}
+
+/* Exit status, or an error. */
+static int run_once(struct load_session *s, struct br_err *err)
+{
+    struct load_outcome_of_run run = {.config = s->config, .offer = &s->offer, .journal = &s->journal, .note = s->note};
+    json_t *result;
+    int rc = load_session_run(s, 1, s->config->seed, "load", err);
+    if (rc)
+        return rc;
+    if (nothing_sent(&s->journal)) {
         fprintf(stderr, "briareus load: no requests were sent (rate x duration too small)\n");
-        rc = 1;
-    } else if (rc == 0) {
-        load_print(&result, stdout);
-        if (cli->json)
-            rc = load_write_json(&result, &cli->load, cli->json, err);
+        return LOAD_EXIT_NOTHING;
     }
-    load_result_free(&result);
+    rc = load_result_make(&run, &result, err);
+    if (rc)
+        return rc;
+    (s->config->brief ? load_result_print_models : load_result_print)(result, stdout);
+    rc = write_files(s, &run, result, err);
+    if (rc == 0 && s->journal.interrupted)
+        rc = LOAD_EXIT_INTERRUPTED;
+    else if (rc == 0 && !json_is_true(json_object_get(result, "valid")))
+        rc = LOAD_EXIT_INVALID;
+    json_decref(result);
+    return rc;
+}
+
+static int run_search(struct load_session *s, struct br_err *err)
+{
+    json_t *found;
+    int rc = load_session_find(s, &found, err);
+    if (rc)
+        return rc;
+    if (s->config->result_filename &&
+        json_dump_file(found, s->config->result_filename, JSON_INDENT(1) | JSON_REAL_PRECISION(9)))
+        rc = br_err_errno(err, BR_EIO, "cannot write %s", s->config->result_filename);
+    json_decref(found);
+    return rc ? rc : s->journal.interrupted ? LOAD_EXIT_INTERRUPTED : LOAD_EXIT_OK;
+}
+
+/* ---- briareus load compare ---- */
+
+enum { MAX_COMPARED = 16 };
+
+static int compare(int argc, char **argv, struct br_err *err)
+{
+    json_t *results[MAX_COMPARED];
+    const char *html = NULL;
+    uint32_t n = 0;
+    int rc = 0;
+    for (int i = 1; i < argc && rc == 0; i++) {
+        if (strcmp(argv[i], "--html") == 0 && i + 1 < argc)
+            html = argv[++i];
+        else if (strncmp(argv[i], "--html=", 7) == 0)
+            html = argv[i] + 7;
+        else if (argv[i][0] == '-' || n == MAX_COMPARED)
+            rc = br_err_set(err, BR_EINVAL, "compare: RESULT.json ... (at most %d) --html FILE, not '%s'", MAX_COMPARED,
+                            argv[i]);
+        else if ((rc = load_result_read(argv[i], &results[n], err)) == 0)
+            n++;
+    }
+    if (rc == 0 && (!html || n == 0))
+        rc = br_err_set(err, BR_EINVAL, "compare: RESULT.json ... --html FILE");
+    if (rc == 0)
+        rc = load_page_write(html, results, n, err);
+    for (uint32_t i = 0; i < n; i++)
+        json_decref(results[i]);
+    return rc;
+}
+
+static int run_load(int argc, char **argv, struct br_err *err)
+{
+    struct load_config config = {0};
+    struct load_session session;
+    int rc = br_options_read(load_options, load_n_options, &config, "briareus load",
+                             "Puts open-loop load on an OpenAI-compatible server and reports latency and attainment.\n"
+                             "`briareus load compare A.json B.json --html FILE` puts results side by side.",
+                             argc, argv, err);
+    if (rc == 0) {
+        rc = load_session_open(&session, &config, err);
+        if (rc == 0)
+            rc = config.find_goodput > 0 ? run_search(&session, err) : run_once(&session, err);
+        load_session_close(&session);
+    } else if (rc > 0) {
+        rc = LOAD_EXIT_OK; /* --help */
+    }
+    br_options_free(load_options, load_n_options, &config);
     return rc;
 }
 
 int br_cli_load(int argc, char **argv)
 {
-    struct cli cli = {0};
     struct br_err err;
-    int status,
-        rc = br_options_read(g_table, N_OPTIONS, &cli, "briareus load",
-                             "Puts open-loop Poisson load on an OpenAI-compatible server and reports attainment.", argc,
-                             argv, &err);
-    status = rc > 0 ? 0 : rc; /* --help */
-    if (rc == 0)
-        status = run_and_report(&cli, &err);
-    br_options_free(g_table, N_OPTIONS, &cli);
-    if (status < 0)
+    int rc =
+        argc > 1 && strcmp(argv[1], "compare") == 0 ? compare(argc - 1, argv + 1, &err) : run_load(argc, argv, &err);
+    if (rc < 0)
         fprintf(stderr, "briareus load: %s\n", err.msg);
-    return status < 0 ? 2 : status;
+    return rc < 0 ? LOAD_EXIT_USAGE : rc;
 }

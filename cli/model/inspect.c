@@ -93,7 +93,7 @@ static int print_weights(const char *dir, const struct br_model_shape *shape, st
         printf("served in         %s\n", br_numeric_name(packer.layout.numeric));
         print_formats(&packer.layout);
         printf("image             %" PRIu64 " bytes\n",
-               br_image_header_bytes(packer.layout.units) + br_layout_total_bytes(&packer.layout));
+               br_image_file_bytes(&packer.layout));
         br_packer_free(&packer);
     }
     br_safetensors_close(st);

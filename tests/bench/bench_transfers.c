@@ -13,7 +13,10 @@ enum { ROUNDS_MAX = 99 };
 static const struct {
     const char *name;
     int (*run)(const struct transfers *t);
-} g_parts[] = {{"weights", transfers_weights}, {"kv", transfers_kv}, {"unplanned", transfers_unplanned}};
+} g_parts[] = {{"weights", transfers_weights},
+               {"kv", transfers_kv},
+               {"planned", transfers_planned},
+               {"unplanned", transfers_unplanned}};
 
 static void usage(void)
 {

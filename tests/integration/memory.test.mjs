@@ -12,7 +12,7 @@ function residentKiB(pid) {
 
 test('resident size while serving', async () => {
   const serve = await Serve.start({
-    flags: ['--kv-memory', '16M', ...Object.entries(arenas).flatMap(([k, v]) => [`--${k}`, `${v}M`])] });
+    flags: Object.entries(arenas).flatMap(([k, v]) => [`--${k}`, `${v}M`]) });
   await Promise.all(Array.from({ length: 60 }, (_, i) => fetch(`${serve.url}/v1/completions`, {
     method: 'POST', body: JSON.stringify({ model: names[i % 3], prompt: 'And', max_tokens: 200, ignore_eos: true }),
   }).then((r) => r.json())));

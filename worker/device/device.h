@@ -50,6 +50,9 @@ struct br_device_ops {
      * the present if an event was reached since it was asked last; INT64_MAX: nothing is under way. */
     void (*stream_notify)(struct br_stream *stream, void (*fn)(void *ctx), void *ctx);
     int64_t (*next_ns)(struct br_device *dev);
+    /* Runs fn(ctx) when the stream has come this far, on a thread that may block: what follows on the stream waits for
+     * it. NULL: there is no such thread. */
+    void (*stream_hold)(struct br_stream *stream, void (*fn)(void *ctx), void *ctx);
     /* Starts a copy; host memory (sim: src and dst may be any, nothing is read) must stay valid until an event after it
      * is done. H2D and D2H share nothing: the link is full duplex, each direction capped at link_bytes_per_s over all
      * streams. D2D: the two may overlap. */

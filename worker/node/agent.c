@@ -124,7 +124,16 @@ static struct running_list running_all(struct agent *a)
     return list;
 }
 
-static void model_info(const struct br_turn_model_info *info, Briareus__ModelInfo *out)
+static void step_shape(const struct br_step_shape *shape, Briareus__StepShape *out)
+{
+    briareus__step_shape__init(out);
+    out->fixed_s = shape->fixed_s;
+    out->read_s = shape->read_s;
+    out->kv_byte_s = shape->kv_byte_s;
+    out->row_s = shape->row_s;
+}
+
+static void model_info(const struct br_turn_model_info *info, Briareus__StepShape *step, Briareus__ModelInfo *out)
 {
     briareus__model_info__init(out);
     out->name = (char *)info->name;
@@ -134,7 +143,9 @@ static void model_info(const struct br_turn_model_info *info, Briareus__ModelInf
     out->vocab = info->vocab;
     out->step_s = info->step_s;
     out->load_s = info->load_s;
-    out->kv_token_bytes = info->kv_block_bytes / BR_KV_BLOCK_TOKENS;
+    out->kv_token_bytes = info->kv_token_bytes;
+    step_shape(&info->shape, step);
+    out->step = info->step_s > 0 ? step : NULL;
     out->error = (char *)info->error;
 }
 
@@ -142,10 +153,11 @@ static void hello_send(struct agent *a, Briareus__Register *hello)
 {
     uint32_t n = a->plan->config.n_models;
     Briareus__ModelInfo *infos = br_calloc(n + 1, sizeof *infos), **models = br_calloc(n + 1, sizeof *models);
+    Briareus__StepShape *steps = br_calloc(n + 1, sizeof *steps);
     struct running_list running = running_all(a);
     Briareus__Frame frame = BRIAREUS__FRAME__INIT;
     for (uint32_t i = 0; i < n; i++) {
-        model_info(br_turn_model_info(a->turn, i), &infos[i]);
+        model_info(br_turn_model_info(a->turn, i), &steps[i], &infos[i]);
         models[i] = &infos[i];
     }
     hello->n_models = n;
@@ -156,6 +168,7 @@ static void hello_send(struct agent *a, Briareus__Register *hello)
     frame.register_ = hello;
     send_frame(a, &frame);
     free(infos);
+    free(steps);
     free(models);
     free(running.seqs);
     free(running.pointers);
@@ -194,6 +207,8 @@ static void slot_load(struct agent *a, uint32_t i, const struct br_turn_slot_sta
     out->waiting = s->waiting;
     out->running = s->running;
     out->resident_bytes = s->resident_bytes;
+    out->stepping = s->stepping;
+    out->loading = s->loading;
     out->utilisation = wall_s > 0 ? (s->compute_s - a->busy_s[i]) / wall_s : 0;
     a->busy_s[i] = s->compute_s;
 }
@@ -209,6 +224,7 @@ static void report_fill(const struct br_turn_stats *s, Briareus__StepReport *out
     out->compute_s = s->compute_s;
     out->stalled_s = s->stalled_s;
     out->wall_s = s->wall_s;
+    out->link_bytes_per_s = s->link_bytes_per_s;
 }
 
 static void on_report(uv_timer_t *timer)
@@ -444,6 +460,20 @@ static void handles_close(struct agent *a)
     uv_close((uv_handle_t *)&a->flush, NULL);
 }
 
+/* Weights are there and none of them fits: that is the configuration's fault, not a model's. */
+static int models_check(const struct br_turn *turn, const struct br_turn_model *models, uint32_t n, struct br_err *err)
+{
+    const struct br_turn_model_info *first = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct br_turn_model_info *info = br_turn_model_info(turn, i);
+        if (!info->error[0])
+            return 0;
+        if (models[i].image && !first)
+            first = info;
+    }
+    return first ? br_err_set(err, BR_EINVAL, "no model can be served; %s: %s", first->name, first->error) : 0;
+}
+
 int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_turn_model *models,
                 void (*on_end)(void *ctx), void *ctx, struct agent **out, struct br_err *err)
 {
@@ -464,6 +494,8 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     results_create(KEEP_ENDED, &a->results);
     handles_init(a, loop);
     rc = br_turn_create(&config, models, plan->config.n_models, &turn, &a->turn, err);
+    if (rc == 0)
+        rc = models_check(a->turn, models, plan->config.n_models, err);
     if (rc == 0)
         rc = br_link_client_start(loop, plan->config.scheduler, &limits, &link, &a->link, err);
     *out = a;

@@ -7,13 +7,15 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "worker/node/limits.h"
 #include "worker/node/reclaim.h"
-#include "worker/weights/image.h"
+#include "worker/weights/store.h"
 
 static const char g_root[] = "/dev/shm";
 
@@ -118,7 +120,7 @@ static void file_name(const char *model, char *out, size_t size)
     out[n] = 0;
 }
 
-static int image_build(const struct node_cache *cache, const struct br_worker_config *config, uint32_t i,
+static int image_build(const struct br_worker_config *config, uint32_t i, struct br_weight_store *store,
                        struct node_image *image, uint64_t *bytes, struct br_err *err)
 {
     struct br_weight_image *built;
@@ -126,7 +128,7 @@ static int image_build(const struct node_cache *cache, const struct br_worker_co
     char name[200];
     int rc;
     file_name(config->models[i].name, name, sizeof name);
-    rc = br_weight_image_open(config->models[i].dir, name, cache->dir, config->numeric, &built, err);
+    rc = br_weight_store_build(store, config->models[i].dir, name, config->numeric, &built, err);
     if (rc)
         return rc;
     image->path = br_strdup(built->path);
@@ -137,19 +139,72 @@ static int image_build(const struct node_cache *cache, const struct br_worker_co
     return 0;
 }
 
-uint32_t node_cache_fill(const struct node_cache *cache, const struct br_worker_config *config,
-                         struct node_image *images, uint64_t *bytes)
+static bool is_configured(const void *ctx, const char *file)
 {
-    uint32_t n = 0;
-    struct br_err err;
-    *bytes = 0;
+    const struct br_worker_config *config = ctx;
+    char name[200];
+    bool found = false;
+    for (uint32_t i = 0; i < config->n_models && !found; i++) {
+        file_name(config->models[i].name, name, sizeof name);
+        found = strncmp(file, name, strlen(name)) == 0 && strncmp(file + strlen(name), ".weights", 8) == 0;
+    }
+    return found;
+}
+
+static int store_open(const struct node_cache *cache, const struct br_worker_config *config,
+                      struct br_weight_store **store, struct br_err *err)
+{
+    struct br_weight_store_config c;
+    uint64_t half = node_memory_bytes() / 2;
+    struct statvfs vfs;
+    if (statvfs(cache->dir, &vfs))
+        return br_err_errno(err, BR_EIO, "%s", cache->dir);
+    uint64_t holds = (uint64_t)vfs.f_blocks * vfs.f_frsize;
+    if (config->host_cache_bytes > holds)
+        return br_err_set(
+            err, BR_EINVAL,
+            "host-cache: %" PRIu64 " bytes are more than the %" PRIu64
+            " bytes that the file system of %s has: lower it, enlarge that (mount -o remount,size=...), or "
+            "set another cache-dir",
+            config->host_cache_bytes, holds, cache->dir);
+    br_weight_store_config_init(&c);
+    c.dir = cache->dir;
+    c.limit_bytes = config->host_cache_bytes ? config->host_cache_bytes : half < holds ? half : holds;
+    return br_weight_store_open(&c, store, err);
+}
+
+static void stats_tell(const struct br_weight_store *store, int64_t from_ns)
+{
+    struct br_weight_stats s;
+    uint64_t limit, used = br_weight_store_used(store, &limit);
+    double seconds = (double)(br_now_ns() - from_ns) / 1e9;
+    br_weight_store_stats(store, &s);
+    br_log(BR_INFO, "cache_ready",
+           "bytes=%" PRIu64 " limit=%" PRIu64 " read=%" PRIu64 " filled=%" PRIu64 " verified=%" PRIu64
+           " damaged=%" PRIu64 " seconds=%.3f",
+           used, limit, s.disk_bytes, s.filled_bytes, s.checked_bytes, s.dropped_bytes, seconds);
+}
+
+int node_cache_fill(const struct node_cache *cache, const struct br_worker_config *config, struct node_image *images,
+                    uint64_t *bytes, uint32_t *n, struct br_err *err)
+{
+    int64_t from = br_now_ns();
+    struct br_weight_store *store;
+    struct br_err why;
+    int rc = store_open(cache, config, &store, err);
+    *bytes = *n = 0;
+    if (rc)
+        return rc;
+    node_cache_tidy(cache->dir, is_configured, config);
     for (uint32_t i = 0; i < config->n_models; i++) {
-        if (image_build(cache, config, i, &images[i], bytes, &err) == 0) {
-            n++;
+        if (image_build(config, i, store, &images[i], bytes, &why) == 0) {
+            (*n)++;
             continue;
         }
-        images[i].error = br_strdup(err.msg);
-        br_log(BR_ERROR, "model_failed", "model=%s why=%s", config->models[i].name, BR_Q(err.msg));
+        images[i].error = br_strdup(why.msg);
+        br_log(BR_ERROR, "model_failed", "model=%s why=%s", config->models[i].name, BR_Q(why.msg));
     }
-    return n;
+    stats_tell(store, from);
+    br_weight_store_close(store);
+    return 0;
 }

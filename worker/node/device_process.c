@@ -8,12 +8,14 @@
 #include "base/buf.h"
 #include "worker/node/agent.h"
 #include "worker/node/outline.h"
+#include "worker/weights/store.h"
 
 struct device_process {
     uv_loop_t loop;
     uv_signal_t term, intr;
     struct node_plan plan;
-    struct br_turn_model *models; /* [plan.config.n_models] */
+    struct br_turn_model *models;  /* [plan.config.n_models] */
+    struct br_weight_store *store; /* NULL: no model has weights */
     struct br_weight_image **images;
     struct br_tokenizer **tokenizers;
     char (*errors)[512];
@@ -62,7 +64,7 @@ static void model_open(struct device_process *d, uint32_t i)
         outline_open(d, i);
     if (!image->path)
         return;
-    if (br_weight_image_attach(image->path, &d->images[i], &err)) {
+    if (br_weight_store_attach(d->store, image->path, model->dir, &d->images[i], &err)) {
         model_fail(d, i, &err);
         return;
     }
@@ -70,15 +72,45 @@ static void model_open(struct device_process *d, uint32_t i)
     d->models[i].tokenizer = d->tokenizers[i] = tokenizer_of(model);
 }
 
-static void models_open(struct device_process *d)
+static int store_open(struct device_process *d, struct br_err *err)
+{
+    const struct br_worker_config *c = &d->plan.config;
+    struct br_weight_store_config config;
+    br_weight_store_config_init(&config);
+    config.dir = c->cache_dir;
+    config.staging_bytes = c->host_staging_bytes;
+    config.device = (int32_t)d->plan.device;
+    config.drop = c->drop_host_copies;
+    config.pin = c->pin_host_cache;
+    config.recheck_s = c->verify_after_s;
+    return c->cache_dir ? br_weight_store_open(&config, &d->store, err) : 0;
+}
+
+/* Models whose weights can neither be cached nor staged are not served; others are. */
+static int store_ready(struct device_process *d, struct br_err *err)
+{
+    int rc = d->store ? br_weight_store_ready(d->store, err) : 0;
+    struct br_err why;
+    for (uint32_t i = 0; i < d->plan.config.n_models && !rc; i++)
+        if (d->images[i] && br_weight_image_failed(d->images[i], &why)) {
+            d->models[i].image = NULL;
+            model_fail(d, i, &why);
+        }
+    return rc;
+}
+
+static int models_open(struct device_process *d, struct br_err *err)
 {
     uint32_t n = d->plan.config.n_models;
+    int rc;
     d->models = br_calloc(n, sizeof *d->models);
     d->images = br_calloc(n, sizeof *d->images);
     d->tokenizers = br_calloc(n, sizeof *d->tokenizers);
     d->errors = br_calloc(n, sizeof *d->errors);
-    for (uint32_t i = 0; i < n; i++)
+    rc = store_open(d, err);
+    for (uint32_t i = 0; i < n && !rc; i++)
         model_open(d, i);
+    return rc ? rc : store_ready(d, err);
 }
 
 static void models_close(struct device_process *d)
@@ -89,6 +121,7 @@ static void models_close(struct device_process *d)
         if (d->tokenizers[i])
             br_tokenizer_free(d->tokenizers[i]);
     }
+    br_weight_store_close(d->store);
     free(d->models);
     free(d->images);
     free(d->tokenizers);
@@ -159,8 +192,9 @@ int br_worker_device_process(int argc, char **argv)
                    : br_err_set(&err, BR_EINVAL, "usage: %s %s FD; started by the worker only", argv[0],
                                 BR_WORKER_DEVICE_PROCESS);
     if (rc == 0) {
-        models_open(&d);
-        rc = device_run(&d, &err);
+        rc = models_open(&d, &err);
+        if (rc == 0)
+            rc = device_run(&d, &err);
         models_close(&d);
         node_plan_free(&d.plan);
     }

@@ -31,6 +31,9 @@ int node_limits_check(const struct br_worker_config *c, uint64_t memory_bytes, s
                  memory_check("kv-memory", c->kv_bytes, 1, memory_bytes, err) ||
                  memory_check("host-kv-memory", c->host_kv_bytes, 1, memory_bytes, err)))
         return err->code;
+    if (memory_check("host-cache", c->host_cache_bytes, 1, memory_bytes, err) ||
+        memory_check("host-staging", c->host_staging_bytes, c->devices, memory_bytes, err))
+        return err->code;
     if (c->link_bytes_per_s && (c->link_bytes_per_s < g_link_min || c->link_bytes_per_s > g_link_max))
         return br_err_set(err, BR_EINVAL, "device-link: %" PRIu64 " bytes a second is not 0 nor from 1M to 1T",
                           c->link_bytes_per_s);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "worker/weights/budget.h"
 
 static bool ends_with(const char *name, const char *tail)
 {
@@ -30,9 +31,15 @@ static bool is_image(const char *name)
     return ends_with(name, ".weights") || ends_with(name, ".weights.lock") || ends_with(name, ".weights.tmp");
 }
 
+static bool is_shared(const char *name)
+{
+    return strcmp(name, BR_BUDGET_FILE) == 0;
+}
+
 static bool is_own(const char *name)
 {
-    return is_image(name) || strcmp(name, "lock") == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+    return is_image(name) || is_shared(name) || strcmp(name, "lock") == 0 || strcmp(name, ".") == 0 ||
+           strcmp(name, "..") == 0;
 }
 
 /* A second descriptor: reading moves its position. */
@@ -60,12 +67,22 @@ bool node_cache_remove(int dirfd, int parentfd, const char *path)
 {
     DIR *dir = folder_list(dirfd);
     for (struct dirent *e; dir && (e = readdir(dir));)
-        if (is_image(e->d_name))
+        if (is_image(e->d_name) || is_shared(e->d_name))
             unlinkat(dirfd, e->d_name, 0);
     if (dir)
         closedir(dir);
     unlinkat(dirfd, "lock", 0); /* last: who can take another one finds no image that is about to go */
     return unlinkat(parentfd, path, AT_REMOVEDIR) == 0;
+}
+
+void node_cache_tidy(const char *path, bool (*keep)(const void *ctx, const char *file), const void *ctx)
+{
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        if (is_image(e->d_name) && !keep(ctx, e->d_name) && unlinkat(dirfd(dir), e->d_name, 0) == 0)
+            br_log(BR_INFO, "cache_entry_removed", "file=%s", BR_Q(e->d_name));
+    if (dir)
+        closedir(dir);
 }
 
 /* The folder, when it is one of this user's that nobody else can write to. */

@@ -15,6 +15,9 @@ bool node_cache_same_file(int fd, int dirfd, const char *name);
  * its name seen from parentfd (AT_FDCWD: from here). The caller holds its lock. True: the folder is gone. */
 bool node_cache_remove(int dirfd, int parentfd, const char *path);
 
+/* Removes the images of an own folder, with their locks, that `keep` says no to. */
+void node_cache_tidy(const char *dir, bool (*keep)(const void *ctx, const char *file), const void *ctx);
+
 /* Removes the folders root/briareus-<uid>-* of this user (mode 0700, no links) whose lock is free and that have no
  * NODE_CACHE_KEEP; own (a name below root) is left alone. A line each is logged. */
 void node_cache_reclaim(const char *root, const char *own);

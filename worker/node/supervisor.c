@@ -205,6 +205,7 @@ void br_worker_config_init(struct br_worker_config *config)
         .device_kind = "cpu",
         .devices = 1,
         .host_kv_bytes = 1ull << 30,
+        .verify_after_s = 60,
         .threads = 1,
         .tensor_parallel = 1,
         .speed = 1,
@@ -301,6 +302,7 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
     struct supervisor s = {.plan = {.config = *config, .parent = getpid()}};
     struct node_cache cache;
     uint64_t bytes;
+    uint32_t n;
     int rc = br_worker_config_check(config, err);
     if (rc == 0 && strcmp(config->device_kind, "cpu") != 0)
         return outlines_run(&s, err);
@@ -308,11 +310,13 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
         rc = node_cache_open(&cache, config, err);
     if (rc)
         return rc;
+    s.plan.config.cache_dir = cache.dir;
     s.plan.images = br_calloc(config->n_models, sizeof *s.plan.images);
-    if (node_cache_fill(&cache, config, s.plan.images, &bytes) == 0)
+    rc = node_cache_fill(&cache, config, s.plan.images, &bytes, &n, err);
+    if (rc == 0 && n == 0)
         rc = br_err_set(err, BR_EINVAL, "none of %u models can be served; the first: %s: %s", config->n_models,
                         config->models[0].name, s.plan.images[0].error);
-    else {
+    else if (rc == 0) {
         memory_choose(&s.plan.config, bytes);
         rc = supervisor_run(&s, err);
     }

@@ -14,11 +14,16 @@ struct br_worker_model {
 };
 
 struct br_worker_config {
-    const char *node;      /* name of this machine, unique at the scheduler */
-    const char *scheduler; /* "unix:/path" or "tcp:host:port" */
-    const char *token;     /* shared secret; NULL: none */
-    const char *cache_dir; /* NULL: /dev/shm/briareus-<uid>-<node> */
-    bool keep_cache;       /* leave the cached weights behind for the next start */
+    const char *node;            /* name of this machine, unique at the scheduler */
+    const char *scheduler;       /* "unix:/path" or "tcp:host:port" */
+    const char *token;           /* shared secret; NULL: none */
+    const char *cache_dir;       /* NULL: /dev/shm/briareus-<uid>-<node> */
+    bool keep_cache;             /* leave the cached weights behind for the next start */
+    uint64_t host_cache_bytes;   /* of cached weights; 0: half of this machine's memory, or what the folder holds */
+    uint64_t host_staging_bytes; /* of each device, for weights that are not cached; 0: three of the largest units */
+    bool drop_host_copies;       /* weights on a device give up their place in the cache when others need it */
+    bool pin_host_cache;         /* lock the cached weights in memory */
+    double verify_after_s;       /* cached weights verified longer ago are verified before they are loaded */
 
     const struct br_worker_model *models;
     uint32_t n_models;

@@ -255,7 +255,7 @@ static uint64_t kv_token_bytes(const struct br_turn *t, const struct turn_model 
 /* A policy that plans memory serves no model beside which a sequence could not grow. */
 static int model_fits(const struct br_turn *t, const struct turn_model *m, struct br_err *err)
 {
-    uint64_t kv = TURN_LEAST_TOKENS * kv_token_bytes(t, m);
+    uint64_t kv = TURN_LEAST_TOKENS * m->info.kv_token_bytes;
     if (!t->plans_memory || m->info.weight_bytes + kv <= t->planned)
         return 0;
     return br_err_set(err, BR_ENOMEM,
@@ -280,8 +280,10 @@ static int model_add(struct br_turn *t, uint32_t slot, struct br_err *err)
     struct turn_model *m = &t->models[slot];
     struct br_engine_model *engine;
     int rc = br_kv_shape_add(t->kv, m->info.kv_block_bytes, &m->kv_shape, err);
-    if (rc == 0)
+    if (rc == 0) {
+        m->info.kv_token_bytes = kv_token_bytes(t, m);
         rc = model_fits(t, m, err);
+    }
     if (rc == 0)
         rc = model_sampler(t, slot, err);
     if (rc == 0)
@@ -299,16 +301,24 @@ static int model_add(struct br_turn *t, uint32_t slot, struct br_err *err)
     return 0;
 }
 
-static void models_add(struct br_turn *t)
+/* A device that could serve none of the models it has is not set up as its owner meant it. */
+static int models_add(struct br_turn *t, struct br_err *err)
 {
-    struct br_err err;
+    uint32_t images = 0, served = 0;
     for (uint32_t i = 0; i < t->n_models; i++) {
         struct turn_model *m = &t->models[i];
-        if (m->image && model_add(t, i, &err))
-            snprintf(m->info.error, sizeof m->info.error, "%s", err.msg);
+        if (m->image && model_add(t, i, err))
+            snprintf(m->info.error, sizeof m->info.error, "%s", err->msg);
         if (!m->engine)
             br_log(BR_ERROR, "model_not_served", "model=%s why=%s", m->info.name, BR_Q(m->info.error));
+        images += m->image != NULL;
+        served += m->engine != NULL;
     }
+    return images && !served ? br_err_wrap(err, "none of %u models can be served; the last", images) : 0;
+}
+
+static void models_kv(struct br_turn *t)
+{
     t->kv_most = kv_most(t);
     for (uint32_t i = 0; i < t->n_models; i++)
         if (t->models[i].engine)
@@ -330,9 +340,9 @@ void turn_slot_tell(struct br_turn *t, uint32_t slot)
                                         .weight = terms->weight,
                                         .pinned = terms->pinned,
                                         .bytes_all = m->info.weight_bytes,
-                                        .kv_token_bytes = kv_token_bytes(t, m),
-                                        .shape = m->shape});
-    weights_changed(t, slot, br_residency_bytes(t->residency, slot), m->info.weight_bytes);
+                                        .kv_token_bytes = m->info.kv_token_bytes,
+                                        .shape = m->info.shape});
+    weights_changed(t, slot, br_residency_told(t->residency, slot), m->info.weight_bytes);
 }
 
 static void tables_start(struct br_turn *t)
@@ -367,8 +377,10 @@ int br_turn_create(const struct br_turn_config *config, const struct br_turn_mod
         rc = engine_start(t, err);
     if (rc == 0)
         rc = residency_start(t, err);
+    if (rc == 0)
+        rc = models_add(t, err);
     if (rc == 0) {
-        models_add(t);
+        models_kv(t);
         tables_start(t);
         t->profiling = true;
         turn_profile(t);

@@ -36,7 +36,6 @@ struct turn_model {
     struct br_sampler *sampler;     /* owned by the first model with this vocabulary */
     uint32_t kv_shape, max_positions;
     uint64_t kv_blocks_most;         /* of one sequence alone on the device */
-    struct br_step_shape shape;      /* measured or estimated */
     double step_s[TURN_ROW_BUCKETS]; /* with all weights there; 0: not seen yet */
     double compute_s;
 };
@@ -148,6 +147,7 @@ struct br_turn {
     pthread_t thread;
     bool has_thread;
 
+    int64_t published_ns;
     pthread_mutex_t published_mutex;
     struct br_turn_stats published;
     struct br_turn_slot_stats *published_slots; /* [n_models] */

@@ -94,7 +94,7 @@ static double step_s(const struct probe *p, uint32_t rows, uint32_t pos, int tim
  * KV takes as long to read as one of weights at least, which of a small context cannot be seen. */
 static bool shape_measure(struct br_turn *t, struct turn_model *m)
 {
-    struct br_step_shape *s = &m->shape;
+    struct br_step_shape *s = &m->info.shape;
     struct probe p;
     double one, half, all, far;
     uint64_t kv_bytes;
@@ -149,7 +149,7 @@ static void costs_told(struct br_turn *t)
         const struct br_cost *cost = m->engine ? br_engine_model_cost(m->engine) : NULL;
         if (!cost)
             continue;
-        shape_told(cost, t->dev->config.speed, m->info.kv_block_bytes, &m->shape);
+        shape_told(cost, t->dev->config.speed, m->info.kv_block_bytes, &m->info.shape);
         m->info.step_s = m->step_s[0] = br_cost_decode_s(cost, 1, 1) / t->dev->config.speed;
         m->info.load_s = (double)m->info.weight_bytes / t->link_bytes_per_s;
     }
@@ -170,7 +170,7 @@ static struct rates models_measure(struct br_turn *t)
         if (!shape_measure(t, m) || m->info.weight_bytes <= largest)
             continue;
         largest = m->info.weight_bytes;
-        rates = (struct rates){link, m->shape};
+        rates = (struct rates){link, m->info.shape};
         rates.unit.read_s /= bytes;
         rates.unit.row_s /= bytes;
     }
@@ -182,13 +182,15 @@ static void model_estimate(struct turn_model *m, const struct rates *rates)
     double bytes = (double)m->info.weight_bytes;
     m->info.load_s = bytes / rates->link;
     if (m->info.step_s <= 0) {
-        m->shape = rates->unit;
-        m->shape.read_s *= bytes;
-        m->shape.row_s *= bytes;
-        m->info.step_s = m->shape.fixed_s + (m->shape.read_s > m->shape.row_s ? m->shape.read_s : m->shape.row_s);
+        m->info.shape = rates->unit;
+        m->info.shape.read_s *= bytes;
+        m->info.shape.row_s *= bytes;
+        m->info.step_s = m->info.shape.fixed_s +
+                         (m->info.shape.read_s > m->info.shape.row_s ? m->info.shape.read_s : m->info.shape.row_s);
     }
     br_log(BR_INFO, "model_profile", "model=%s load_s=%.6f step_s=%.6f row_s=%.9f kv_byte_s=%.3e fixed_s=%.6f",
-           m->info.name, m->info.load_s, m->info.step_s, m->shape.row_s, m->shape.kv_byte_s, m->shape.fixed_s);
+           m->info.name, m->info.load_s, m->info.step_s, m->info.shape.row_s, m->info.shape.kv_byte_s,
+           m->info.shape.fixed_s);
 }
 
 void turn_profile(struct br_turn *t)

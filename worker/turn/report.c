@@ -59,6 +59,8 @@ static void count_slots(const struct br_turn *t, struct br_turn_slot_stats *slot
     for (uint32_t i = 0; i < t->n_models; i++) {
         slots[i].waiting = slots[i].running = 0;
         slots[i].resident_bytes = t->models[i].engine ? br_residency_bytes(t->residency, i) : 0;
+        slots[i].stepping = t->step.on && t->step.slot == i;
+        slots[i].loading = t->models[i].engine && br_residency_loading(t->residency, i);
         slots[i].compute_s = t->models[i].compute_s;
     }
     for (uint32_t i = 0; t->n_seqs && i < t->config.max_seqs; i++) {
@@ -77,10 +79,12 @@ void turn_publish(struct br_turn *t)
     t->stats.moved_bytes = weights.moved_bytes;
     t->stats.compactions = weights.compactions;
     t->stats.slides = weights.slides;
+    t->stats.link_bytes_per_s = t->link_bytes_per_s;
     t->stats.load_s = t->busy_load.s;
     t->stats.kv_in_s = t->busy_kv_in.s;
     t->stats.kv_out_s = t->busy_kv_out.s;
-    t->stats.wall_s = (double)(br_now_ns() - t->start_ns) / 1e9;
+    t->published_ns = br_now_ns();
+    t->stats.wall_s = (double)(t->published_ns - t->start_ns) / 1e9;
     pthread_mutex_lock(&t->published_mutex);
     t->published = t->stats;
     count_slots(t, t->published_slots);

@@ -22,7 +22,8 @@ int br_residency_create(struct br_device *dev, const struct br_residency_config 
     r->models = br_calloc(config->max_slots, sizeof *r->models);
     r->running = -1;
     br_extents_init(&r->extents, config->bytes & ~63ull, 2 * config->max_units + 1); /* a moving unit has two */
-    if (dev->ops->stream_create(dev, &r->load, err) || dev->ops->event_create(dev, &r->cooled, err)) {
+    if (dev->ops->stream_create(dev, &r->load, err) || dev->ops->event_create(dev, &r->cooled, err) ||
+        unit_copies_init(&r->copies, dev, r->load, err)) {
         br_residency_destroy(r);
         return err->code;
     }
@@ -43,6 +44,7 @@ void br_residency_destroy(struct br_residency *r)
 {
     if (!r)
         return;
+    unit_copies_free(&r->copies);
     if (r->load)
         r->dev->ops->stream_destroy(r->load);
     if (r->cooled)
@@ -98,10 +100,14 @@ void br_residency_running(struct br_residency *r, int32_t slot)
     r->running = slot;
 }
 
+uint64_t br_residency_told(const struct br_residency *r, uint32_t slot)
+{
+    return r->config.tell_at_once ? r->models[slot].bytes : r->models[slot].bytes_arrived;
+}
+
 static void tell(struct br_residency *r, uint32_t slot)
 {
-    const struct resident_model *m = &r->models[slot];
-    r->cb.changed(r->cb.ctx, slot, r->config.tell_at_once ? m->bytes : m->bytes_arrived, m->bytes_all);
+    r->cb.changed(r->cb.ctx, slot, br_residency_told(r, slot), r->models[slot].bytes_all);
 }
 
 void residency_place(struct br_residency *r, struct resident_model *m, uint32_t unit, uint64_t at)
@@ -123,6 +129,7 @@ static void unit_evict(struct br_residency *r, struct resident_model *m, uint32_
     struct resident_unit *unit = &m->units[u];
     uint64_t bytes = unit_bytes(m, u);
     br_engine_model_place(m->engine, u, 0, NULL);
+    br_weight_image_resident(m->image, u, false);
     br_extents_give(&r->extents, unit->at);
     if (!r->dev->ops->event_done(unit->ready))
         residency_cool(r, unit->at + bytes);
@@ -141,8 +148,9 @@ static void unit_load(struct br_residency *r, uint32_t slot, uint32_t unit, uint
     struct resident_model *m = &r->models[slot];
     uint64_t bytes = br_layout_unit_bytes(&m->image->layout, unit);
     br_extents_take(&r->extents, at, unit_bytes(m, unit), slot, unit);
-    r->dev->ops->copy(r->load, BR_COPY_H2D, (void *)(uintptr_t)(r->config.memory + at),
-                      br_weight_image_unit(m->image, unit), bytes);
+    unit_copies_poll(&r->copies);
+    unit_copy(&r->copies, m->image, unit, (void *)(uintptr_t)(r->config.memory + at));
+    br_weight_image_resident(m->image, unit, true);
     residency_place(r, m, unit, at);
     m->flying++;
     m->bytes += unit_bytes(m, unit);
@@ -224,6 +232,7 @@ static bool model_poll(struct br_residency *r, struct resident_model *m)
 
 bool br_residency_poll(struct br_residency *r)
 {
+    unit_copies_poll(&r->copies);
     bool any = false;
     for (uint32_t s = 0; s < r->config.max_slots; s++) {
         if (!r->models[s].flying || !model_poll(r, &r->models[s]))
@@ -264,6 +273,24 @@ bool br_residency_reached(const struct br_residency *r, uint32_t slot, uint32_t 
         if (m->units[u].at != BR_EXTENT_NONE && !r->dev->ops->event_done(m->units[u].ready))
             return false;
     return true;
+}
+
+bool br_residency_loading(const struct br_residency *r, uint32_t slot)
+{
+    return r->models[slot].flying > 0;
+}
+
+int br_residency_unload(struct br_residency *r, uint32_t slot, uint64_t *device_bytes, uint64_t *host_bytes,
+                        struct br_err *err)
+{
+    struct resident_model *m = &r->models[slot];
+    *device_bytes = *host_bytes = 0;
+    if (r->running == (int32_t)slot)
+        return br_err_set(err, BR_EBUSY, "a step runs on these weights");
+    *device_bytes = br_residency_evict(r, slot, UINT64_MAX);
+    r->dev->ops->event_sync(r->cooled); /* no copy reads or writes them any more */
+    unit_copies_sync(&r->copies);
+    return m->image->books ? br_weight_image_unload((struct br_weight_image *)m->image, host_bytes, err) : 0; // NOLINT
 }
 
 void br_residency_sync(struct br_residency *r)

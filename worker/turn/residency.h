@@ -76,8 +76,15 @@ bool br_residency_ready(const struct br_residency *r, uint32_t slot);
 /* Copies of this slot's units up to the one that was enqueued last when `mark` was taken are done (or evicted). */
 uint32_t br_residency_mark(const struct br_residency *r, uint32_t slot);
 bool br_residency_reached(const struct br_residency *r, uint32_t slot, uint32_t mark);
+bool br_residency_loading(const struct br_residency *r, uint32_t slot);   /* as of the last poll */
+/* Takes a slot's weights off the device and out of the host cache. Returns when both are free, with how many bytes each
+ * gave back. BR_EBUSY: its step runs, or another device copies them (then they are off this device, and stay cached).
+ * Nothing of the slot may be loaded afterwards. */
+int br_residency_unload(struct br_residency *r, uint32_t slot, uint64_t *device_bytes, uint64_t *host_bytes,
+                        struct br_err *err);
 void br_residency_sync(struct br_residency *r);                           /* blocks until every copy is done */
 uint64_t br_residency_bytes(const struct br_residency *r, uint32_t slot); /* on the device or on their way */
+uint64_t br_residency_told(const struct br_residency *r, uint32_t slot);  /* what `changed` says of it */
 uint64_t br_residency_used(const struct br_residency *r);                 /* of all slots together */
 uint64_t br_residency_missing(const struct br_residency *r, uint32_t slot);
 uint64_t br_residency_next_bytes(const struct br_residency *r, uint32_t slot); /* of its first missing unit; 0: none */

@@ -4,6 +4,7 @@
 
 #include "worker/turn/extents.h"
 #include "worker/turn/residency.h"
+#include "worker/turn/unit_copy.h"
 
 struct resident_unit {
     uint64_t at;            /* in the arena; BR_EXTENT_NONE: not on the device */
@@ -25,6 +26,7 @@ struct br_residency {
     struct br_residency_config config;
     struct br_residency_cb cb;
     struct br_stream *load;
+    struct unit_copies copies; /* on it */
     struct br_extents extents;
     struct resident_model *models; /* [max_slots] */
     uint32_t n_units;

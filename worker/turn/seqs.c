@@ -61,12 +61,15 @@ static int32_t model_find(const struct br_turn *t, const char *name)
 
 static int model_check(const struct br_turn *t, const struct br_seq_spec *spec, int32_t slot, struct br_err *err)
 {
+    struct br_err why;
     if (t->draining)
         return br_err_set(err, BR_EBUSY, "this device is being drained");
     if (slot < 0)
         return br_err_set(err, BR_ENOENT, "model %s is not on this device", spec->model);
     if (!t->models[slot].engine)
         return br_err_set(err, BR_ENOTSUP, "model %s is not served here: %s", spec->model, t->models[slot].info.error);
+    if (br_weight_image_failed(t->models[slot].image, &why))
+        return br_err_set(err, BR_EIO, "model %s cannot be served any more: %s", spec->model, why.msg);
     if (spec->n_stop && !t->models[slot].tokenizer)
         return br_err_set(err, BR_ENOTSUP, "model %s has no tokenizer here: stop strings cannot be found", spec->model);
     return 0;

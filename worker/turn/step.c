@@ -158,6 +158,20 @@ static void item_finish(struct br_turn *t, uint32_t index, const struct br_step_
         item_emit(t, index, item->logits);
 }
 
+/* Weights that could not be had: nothing that was computed with them counts. True: the slot's sequences have ended. */
+static bool weights_lost(struct br_turn *t, uint32_t slot)
+{
+    struct br_err why;
+    if (!br_weight_image_failed(t->models[slot].image, &why))
+        return false;
+    br_log(BR_ERROR, "model_lost", "model=%s why=%s", t->models[slot].info.name, BR_Q(why.msg));
+    for (uint32_t i = 0; i < t->config.max_seqs; i++)
+        if (t->seq_ids[i] && t->seqs[i].slot == slot)
+            turn_seq_end(t, i, NULL, BR_END_FAILED, why.msg);
+    br_residency_evict(t->residency, slot, UINT64_MAX);
+    return true;
+}
+
 void turn_step_finish(struct br_turn *t)
 {
     struct turn_step *step = &t->step;
@@ -170,6 +184,8 @@ void turn_step_finish(struct br_turn *t)
     turn_tell(t, &(struct br_dev_event){
                      .kind = BR_DEV_STEP_DONE, .slot = step->slot, .step_s = wall_s, .waited = step->cold});
     turn_count_step(t, wall_s);
+    if (weights_lost(t, step->slot))
+        return;
     for (uint32_t i = 0; i < step->n; i++)
         item_finish(t, step->seq[i], &step->items[i]);
 }

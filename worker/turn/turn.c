@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "worker/turn/internal.h"
 
+static const int64_t PUBLISH_NS = 100 * BR_NS_PER_MS; /* at every boundary, and in a long step this often */
+
 void turn_tell(struct br_turn *t, const struct br_dev_event *event)
 {
     br_dev_step(t->core, br_now_s(), event, &t->unused);
@@ -143,7 +145,8 @@ static void decide(struct br_turn *t)
         turn_boundary(t);
     plan_retry(t);
     t->changed = false;
-    turn_publish(t);
+    if (!t->step.on || t->step.start_ns > t->published_ns || now_ns - t->published_ns > PUBLISH_NS)
+        turn_publish(t);
 }
 
 static bool under_way(const struct br_turn *t)

@@ -6,6 +6,7 @@
 #define BRIAREUS_WORKER_TURN_TURN_H
 
 #include "proto/seq.h"
+#include "scheduler/core/step_cost.h"
 #include "text/tokenizer.h"
 #include "worker/device/device.h"
 #include "worker/weights/image.h"
@@ -47,10 +48,12 @@ struct br_turn_model {
 struct br_turn_model_info {
     char name[BR_MAX_MODEL_NAME];
     uint64_t weight_bytes, kv_block_bytes;
-    uint32_t max_context; /* what model, configuration and KV region allow */
+    uint64_t kv_token_bytes; /* as the policy plans: a block's share of a slab, by token */
+    uint32_t max_context;    /* what model, configuration and KV region allow */
     uint32_t vocab;
-    double step_s, load_s; /* decode step of batch 1; whole weights over the link */
-    char error[512];       /* why it is not served here; empty if it is */
+    double step_s, load_s;      /* decode step of batch 1; whole weights over the link */
+    struct br_step_shape shape; /* of any step; measured or estimated at the start */
+    char error[512];            /* why it is not served here; empty if it is */
 };
 
 /* Tokens [first, first + n) of a sequence, or its end, or both. A sequence that is over gets no further calls. */
@@ -108,6 +111,7 @@ void br_turn_drain(struct br_turn *turn);
 struct br_turn_slot_stats {
     uint32_t waiting, running; /* without and with a first token from here */
     uint64_t resident_bytes;
+    bool stepping, loading; /* its step runs; weights of it are on their way */
     double compute_s;
 };
 
@@ -123,6 +127,7 @@ struct br_turn_stats {
     uint32_t shortages;           /* how often what the policy had planned found no room, and victims were asked for */
     double compute_s, stalled_s, stalled_weights_s, stalled_kv_s, wall_s;
     double load_s, kv_in_s, kv_out_s; /* while at least one was under way; loads: of policies that plan memory */
+    double link_bytes_per_s;          /* host to device, configured or measured at the start */
 };
 
 /* As of the last boundary. slots: [n_models], may be NULL. */

@@ -1,295 +1,328 @@
+/* The units of an image: which are there, taken in, checked, taken out. */
 #include "worker/weights/image.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/weights/image_file.h"
-#include "worker/weights/pack.h"
+#include "worker/weights/image_books.h"
+#include "worker/weights/memory.h"
 
-/* The model folder, opened and checked. */
-struct source {
-    struct br_model_shape shape;
-    struct br_safetensors *st;
-    struct br_packer packer;
-    uint64_t config_hash, stamp;
-};
-
-/* Where the image goes. */
-struct target {
-    const char *name, *cache_dir;
-    char path[512], tmp[520], lock[520];
-};
-
-enum { PROGRESS_MIN_BYTES = 1 << 30 };
-
-static uint64_t config_hash(const char *dir)
+struct br_image_state *image_state(const struct br_weight_image *image, uint32_t unit)
 {
-    static const char *const names[] = {"config.json", "generation_config.json"};
-    uint64_t hashes[2] = {0};
-    for (int i = 0; i < 2; i++) {
-        struct br_buf text = {0};
-        char path[4096];
-        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
-        if (br_buf_read_file(&text, path, 1 << 20) == 0 && text.len)
-            hashes[i] = XXH3_64bits(text.data, text.len);
-        br_buf_free(&text);
+    return br_image_state(image->books->header, unit);
+}
+
+static uint32_t own_claim(const struct br_weight_image *image)
+{
+    const struct br_weight_store *s = image->books->store;
+    return BR_UNIT_FILLING + (uint32_t)(s->config.device + 1);
+}
+
+static uint64_t own_bit(const struct br_weight_image *image)
+{
+    int32_t device = image->books->store->config.device;
+    return device < 0 ? 0 : 1ull << device;
+}
+
+int image_source(const struct br_weight_image *image, struct br_weight_source **out, struct br_err *err)
+{
+    struct br_image_books *b = image->books;
+    int rc = 0;
+    pthread_mutex_lock(&b->lock);
+    if (!b->source && !b->dir)
+        rc = br_err_set(err, BR_ENOENT, "%s: its model folder is not known", image->path);
+    else if (!b->source)
+        rc = br_weight_source_open(b->dir, image->layout.numeric, &b->source, err);
+    if (!rc && (b->source->packer.layout.numeric != image->layout.numeric ||
+                b->source->config_hash != b->header->config_hash ||
+                br_layout_total_bytes(&b->source->packer.layout) != br_layout_total_bytes(&image->layout))) {
+        rc = br_err_set(err, BR_ESTALE, "%s has another model now: restart the worker to serve it", b->dir);
+        br_weight_source_close(b->source);
+        b->source = NULL;
     }
-    return XXH3_64bits(hashes, sizeof hashes);
-}
-
-static uint64_t source_stamp(const struct source *src)
-{
-    uint64_t stamp = src->config_hash;
-    for (size_t i = 0; i < src->st->n_files; i++) {
-        uint64_t parts[] = {stamp, src->st->files[i].stamp};
-        stamp = XXH3_64bits(parts, sizeof parts);
-    }
-    return stamp;
-}
-
-static int source_open(struct source *src, const char *dir, enum br_numeric numeric, struct br_err *err)
-{
-    int rc = br_model_shape_load(dir, &src->shape, err);
-    if (rc)
-        return rc;
-    rc = br_safetensors_open(dir, &src->st, err);
-    if (rc)
-        return rc;
-    rc = br_packer_init(&src->packer, src->st, &src->shape, numeric, err);
-    if (rc) {
-        br_safetensors_close(src->st);
-        return rc;
-    }
-    src->config_hash = config_hash(dir);
-    src->stamp = source_stamp(src);
-    return 0;
-}
-
-static void source_close(struct source *src)
-{
-    br_packer_free(&src->packer);
-    br_safetensors_close(src->st);
-}
-
-static XXH3_state_t *key_begin(const struct source *src)
-{
-    uint32_t format[] = {src->packer.layout.numeric, BR_LAYOUT_VERSION};
-    XXH3_state_t *state = XXH3_createState();
-    if (!state)
-        abort();
-    XXH3_64bits_reset(state);
-    XXH3_64bits_update(state, format, sizeof format);
-    XXH3_64bits_update(state, &src->config_hash, sizeof src->config_hash);
-    return state;
-}
-
-static uint64_t key_end(XXH3_state_t *state)
-{
-    uint64_t key = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    return key;
-}
-
-static uint64_t source_key(const struct source *src)
-{
-    XXH3_state_t *state = key_begin(src);
-    for (uint32_t unit = 0; unit < src->packer.layout.units; unit++)
-        br_packer_hash_unit(&src->packer, unit, state);
-    return key_end(state);
-}
-
-static int target_init(struct target *t, const char *name, const char *cache_dir, struct br_err *err)
-{
-    t->name = name;
-    t->cache_dir = cache_dir;
-    if (!*name || *name == '.' || strchr(name, '/') || strlen(name) > 200)
-        return br_err_set(err, BR_EINVAL, "image name \"%.200s\" is not a plain file name of 1..200 bytes", name);
-    if (snprintf(t->path, sizeof t->path, "%s/%s.weights", cache_dir, name) >= (int)sizeof t->path)
-        return br_err_set(err, BR_EINVAL, "%.200s: path too long", cache_dir);
-    snprintf(t->tmp, sizeof t->tmp, "%s.tmp", t->path);
-    snprintf(t->lock, sizeof t->lock, "%s.lock", t->path);
-    if (mkdir(cache_dir, 0700) < 0 && errno != EEXIST)
-        return br_err_errno(err, BR_EIO, "%s: cannot make the cache folder", cache_dir);
-    return 0;
-}
-
-/* Returns a file descriptor whose close releases the lock. */
-static int lock_take(const struct target *t, struct br_err *err)
-{
-    int fd = open(t->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600), rc;
-    if (fd < 0)
-        return br_err_errno(err, BR_EIO, "%s", t->lock);
-    do
-        rc = flock(fd, LOCK_EX);
-    while (rc < 0 && errno == EINTR);
-    if (rc == 0)
-        return fd;
-    br_err_errno(err, BR_EIO, "%s: lock", t->lock);
-    close(fd);
-    return err->code;
-}
-
-/* All blocks now: a full tmpfs would otherwise answer a later write with SIGBUS. */
-static int file_reserve(const struct target *t, int fd, uint64_t bytes, struct br_err *err)
-{
-    struct statvfs vfs = {0};
-    int rc;
-    do
-        rc = posix_fallocate(fd, 0, (off_t)bytes);
-    while (rc == EINTR);
-    if (rc == 0)
-        return 0;
-    errno = rc;
-    if (rc != ENOSPC && rc != EFBIG && rc != ENOMEM)
-        return br_err_errno(err, BR_EIO, "%s: reserving %" PRIu64 " bytes", t->tmp, bytes);
-    if (ftruncate(fd, 0) == 0 && fstatvfs(fd, &vfs) < 0)
-        vfs = (struct statvfs){0};
-    return br_err_set(err, BR_ENOMEM,
-                      "%s: the image of %s needs %" PRIu64 " bytes, %s has %" PRIu64
-                      " bytes free; free some or enlarge it",
-                      t->tmp, t->name, bytes, t->cache_dir, (uint64_t)vfs.f_bavail * vfs.f_frsize);
-}
-
-static int file_create(const struct target *t, uint64_t bytes, struct br_image_header **out, struct br_err *err)
-{
-    void *map = MAP_FAILED;
-    int fd, rc;
-    unlink(t->tmp); /* of a builder that died: we hold the lock */
-    fd = open(t->tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0)
-        return br_err_errno(err, BR_EIO, "%s", t->tmp);
-    rc = file_reserve(t, fd, bytes, err);
-    if (!rc && (map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED)
-        rc = br_err_errno(err, BR_ENOMEM, "%s: mapping %" PRIu64 " bytes", t->tmp, bytes);
-    close(fd);
-    if (rc)
-        unlink(t->tmp);
-    *out = map;
+    *out = b->source;
+    pthread_mutex_unlock(&b->lock);
     return rc;
 }
 
-static void progress_log(const struct target *t, uint64_t done, uint64_t total, int *tenths)
+void image_fail(const struct br_weight_image *image, const struct br_err *err)
 {
-    int now = (int)(done * 10 / total);
-    if (total < PROGRESS_MIN_BYTES || now == *tenths)
-        return;
-    *tenths = now;
-    br_log(BR_INFO, "weights_packing", "name=%s percent=%d bytes=%" PRIu64 " of=%" PRIu64, BR_Q(t->name), now * 10,
-           done, total);
-}
-
-/* Hashes each unit's tensors right before packing them, so that they come from disk once. */
-static void file_pack(const struct source *src, const struct target *t, struct br_image_header *h)
-{
-    XXH3_state_t *key = key_begin(src);
-    int tenths = 0;
-    br_image_header_fill(h, &src->packer.layout);
-    for (uint32_t i = 0; i < h->units; i++) {
-        unsigned char *unit = (unsigned char *)h + h->unit[i].offset;
-        br_packer_hash_unit(&src->packer, i, key);
-        br_pack_unit(&src->packer, i, unit);
-        h->unit[i].checksum = XXH3_64bits(unit, h->unit[i].bytes);
-        progress_log(t, h->unit[i].offset + h->unit[i].bytes, h->file_bytes, &tenths);
+    struct br_image_books *b = image->books;
+    pthread_mutex_lock(&b->lock);
+    if (!b->failed) {
+        b->failed = true;
+        b->failure = *err;
     }
-    h->key = key_end(key);
-    h->stamp = src->stamp;
-    h->checksum = br_image_header_checksum(h);
-    __atomic_store_n(&h->commit, BR_IMAGE_COMMIT, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&b->lock);
+    br_log(BR_ERROR, "weights_failed", "path=%s why=%s", BR_Q(image->path), BR_Q(err->msg));
 }
 
-static int image_build(const struct source *src, const struct target *t, struct br_err *err)
+bool br_weight_image_failed(const struct br_weight_image *image, struct br_err *err)
 {
-    uint64_t bytes = br_image_header_bytes(src->packer.layout.units) + br_layout_total_bytes(&src->packer.layout);
-    int64_t start = br_now_ns();
-    struct br_image_header *h = NULL;
-    int rc = file_create(t, bytes, &h, err);
+    if (!image->books)
+        return false;
+    pthread_mutex_lock(&image->books->lock);
+    bool failed = image->books->failed;
+    *err = image->books->failure;
+    pthread_mutex_unlock(&image->books->lock);
+    return failed;
+}
+
+static void unit_punch(const struct br_weight_image *image, uint32_t unit)
+{
+    if (fallocate(image->books->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)image->unit_offset[unit],
+                  (off_t)br_image_span(image->books->header, unit)) < 0)
+        br_log(BR_WARN, "weights_not_freed", "path=%s unit=%u why=%s", BR_Q(image->path), unit, strerror(errno));
+}
+
+int image_claim(const struct br_weight_image *image, uint32_t unit)
+{
+    struct br_image_state *s = image_state(image, unit);
+    uint32_t absent = BR_UNIT_ABSENT;
+    if (!atomic_compare_exchange_strong(&s->state, &absent, own_claim(image)))
+        return BR_EBUSY;
+    if (store_take(image->books->store, br_image_span(image->books->header, unit)))
+        return 0;
+    atomic_store(&s->state, BR_UNIT_ABSENT);
+    return BR_ENOMEM;
+}
+
+void image_unclaim(const struct br_weight_image *image, uint32_t unit)
+{
+    unit_punch(image, unit);
+    store_give(image->books->store, br_image_span(image->books->header, unit));
+    atomic_store(&image_state(image, unit)->state, BR_UNIT_ABSENT);
+}
+
+void image_commit(const struct br_weight_image *image, uint32_t unit)
+{
+    struct br_weight_store *store = image->books->store;
+    atomic_store(&image_state(image, unit)->verified_ns, br_now_ns());
+    atomic_store(&image_state(image, unit)->state, BR_UNIT_PRESENT);
+    store_count(store, &store->stats.filled, 1);
+    store_count(store, &store->stats.filled_bytes, br_layout_unit_bytes(&image->layout, unit));
+    store_pin(store, image, unit);
+}
+
+int image_accept(const struct br_weight_image *image, const struct br_unit_load *load, struct br_err *err)
+{
+    struct br_image_state *s = image_state(image, load->unit);
+    uint64_t checksum, content;
+    bool known = br_image_state_known(s, &checksum, &content);
+    int rc;
+    if (load->rc) {
+        *err = load->err;
+        return load->rc;
+    }
+    if (known && checksum == load->checksum)
+        return 0;
+    rc = br_weight_source_check(load->source, err);
     if (rc)
         return rc;
-    file_pack(src, t, h);
-    munmap(h, bytes);
-    if (rename(t->tmp, t->path) < 0) {
-        br_err_errno(err, BR_EIO, "%s: rename", t->tmp);
-        unlink(t->tmp);
-        return err->code;
-    }
-    br_log(BR_INFO, "weights_packed", "name=%s numeric=%s bytes=%" PRIu64 " ms=%" PRId64, BR_Q(t->name),
-           src->packer.layout.numeric == BR_NUMERIC_BF16 ? "bf16" : "f32", bytes,
-           (int64_t)((br_now_ns() - start) / BR_NS_PER_MS));
+    if (known)
+        return br_err_set(err, BR_ECORRUPT,
+                          "%s: unit %u packs to checksum %016" PRIx64 ", it was %016" PRIx64
+                          ": the files are not what they were when the worker started; restart it to take them up",
+                          load->source->dir, load->unit, load->checksum, checksum);
+    br_image_state_note(s, load->checksum, load->content);
     return 0;
 }
 
-/* Equal content under a new stamp (a copied or touched folder): spares the next open the reading. */
-static void stamp_update(const struct br_weight_image *image, uint64_t stamp)
+bool image_verified(const struct br_weight_image *image, uint32_t unit, uint64_t checksum)
 {
-    int fd = open(image->path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return;
-    if (pwrite(fd, &stamp, sizeof stamp, offsetof(struct br_image_header, stamp)) != sizeof stamp)
-        br_log(BR_WARN, "weights_stamp_failed", "path=%s", BR_Q(image->path));
-    close(fd);
-}
-
-static bool image_is_current(const struct br_weight_image *image, const struct source *src)
-{
-    const struct br_image_header *h = (const struct br_image_header *)(const void *)image->map;
-    if (image->layout.numeric != src->packer.layout.numeric)
+    uint64_t expected, content;
+    if (!br_image_state_known(image_state(image, unit), &expected, &content) || expected != checksum)
         return false;
-    if (h->stamp == src->stamp)
-        return true;
-    if (image->key != source_key(src))
-        return false;
-    stamp_update(image, src->stamp);
+    atomic_store(&image_state(image, unit)->verified_ns, br_now_ns());
     return true;
 }
 
-/* Under the lock: the committed image if it is this model's, else a new one. */
-static int image_obtain(const struct source *src, const struct target *t, struct br_weight_image **out,
-                        struct br_err *err)
+bool br_weight_image_has(const struct br_weight_image *image, uint32_t unit)
 {
-    struct br_err why;
-    int rc = br_image_map(t->path, true, out, &why);
-    if (rc == 0 && image_is_current(*out, src))
-        return 0;
-    if (rc == 0) {
-        br_log(BR_INFO, "weights_rebuild", "path=%s reason=%s", BR_Q(t->path), BR_Q("the model or numeric changed"));
-        br_weight_image_close(*out);
-    } else if (rc != BR_ENOENT) {
-        br_log(BR_WARN, "weights_rebuild", "path=%s reason=%s", BR_Q(t->path), BR_Q(why.msg));
-    }
-    *out = NULL;
-    rc = image_build(src, t, err);
-    return rc ? rc : br_image_map(t->path, false, out, err);
+    return atomic_load(&image_state(image, unit)->state) == BR_UNIT_PRESENT;
 }
 
-int br_weight_image_open(const char *dir, const char *name, const char *cache_dir, enum br_numeric numeric,
-                         struct br_weight_image **out, struct br_err *err)
+uint64_t br_weight_image_cached(const struct br_weight_image *image)
 {
-    struct source src;
-    struct target target;
-    int lock, rc = target_init(&target, name, cache_dir, err);
+    uint64_t bytes = 0;
+    for (uint32_t u = 0; u < image->layout.units; u++)
+        bytes += br_weight_image_has(image, u) ? br_layout_unit_bytes(&image->layout, u) : 0;
+    return bytes;
+}
+
+uint64_t br_weight_image_huge_bytes(const struct br_weight_image *image)
+{
+    return br_memory_huge_bytes(image->map);
+}
+
+uint64_t br_weight_image_key(const struct br_weight_image *image)
+{
+    const struct br_image_header *h = image->books->header;
+    uint64_t key[] = {h->config_hash, h->numeric, h->layout_version, (uint64_t)h->tp_rank << 32 | h->tp_size};
+    uint64_t sum = XXH3_64bits(key, sizeof key), checksum;
+    for (uint32_t u = 0; u < h->units; u++) {
+        uint64_t part[] = {sum, 0};
+        if (br_image_state_known(image_state(image, u), &checksum, &part[1]))
+            sum = XXH3_64bits(part, sizeof part);
+    }
+    return sum;
+}
+
+void br_weight_image_resident(const struct br_weight_image *image, uint32_t unit, bool resident)
+{
+    struct br_image_state *s = image->books ? image_state(image, unit) : NULL;
+    if (!s)
+        return;
+    if (resident)
+        atomic_fetch_or(&s->resident, own_bit(image));
+    else
+        atomic_fetch_and(&s->resident, ~own_bit(image));
+}
+
+/* First nobody can begin to use it, then nobody does: whoever begins says so first and looks whether it is there next.
+ */
+uint64_t br_weight_image_drop(const struct br_weight_image *image, uint32_t unit)
+{
+    struct br_image_state *s = image_state(image, unit);
+    struct br_weight_store *store = image->books->store;
+    uint64_t bytes = br_image_span(image->books->header, unit);
+    uint32_t present = BR_UNIT_PRESENT;
+    bool used;
+    if (!atomic_compare_exchange_strong(&s->state, &present, own_claim(image)))
+        return 0;
+    pthread_mutex_lock(&image->books->lock);
+    used = image->books->uses[unit] > 0;
+    pthread_mutex_unlock(&image->books->lock);
+    if (used || atomic_load(&s->users)) {
+        atomic_store(&s->state, BR_UNIT_PRESENT);
+        return 0;
+    }
+    image_unclaim(image, unit);
+    store_count(store, &store->stats.dropped_bytes, bytes);
+    return bytes;
+}
+
+static uint64_t file_blocks(int fd)
+{
+    struct stat sb;
+    return fstat(fd, &sb) == 0 ? 512ull * (uint64_t)sb.st_blocks : 0;
+}
+
+static bool unit_in_use(const struct br_weight_image *image, uint32_t unit)
+{
+    uint32_t state = atomic_load(&image_state(image, unit)->state);
+    return atomic_load(&image_state(image, unit)->users) || image->books->uses[unit] ||
+           (state != BR_UNIT_PRESENT && state != BR_UNIT_ABSENT);
+}
+
+int br_weight_image_unload(struct br_weight_image *image, uint64_t *freed, struct br_err *err)
+{
+    uint64_t before = file_blocks(image->books->fd);
+    *freed = 0;
+    for (uint32_t u = 0; u < image->layout.units; u++)
+        if (unit_in_use(image, u))
+            return br_err_set(err, BR_EBUSY, "%s: unit %u is being copied", image->path, u);
+    for (uint32_t u = 0; u < image->layout.units; u++)
+        if (br_weight_image_has(image, u) && !br_weight_image_drop(image, u))
+            return br_err_set(err, BR_EBUSY, "%s: unit %u is being copied", image->path, u);
+    unlink(image->path);
+    *freed = before - file_blocks(image->books->fd);
+    br_log(BR_INFO, "weights_unloaded", "path=%s bytes=%" PRIu64, BR_Q(image->path), *freed);
+    return 0;
+}
+
+/* ---- all units of an image at once ---- */
+
+static struct br_unit_load *loads_of(const struct br_weight_image *image, enum br_unit_task task,
+                                     struct br_weight_source *source, bool present, uint32_t *n)
+{
+    struct br_unit_load *loads = br_calloc(image->layout.units, sizeof *loads);
+    *n = 0;
+    for (uint32_t u = 0; u < image->layout.units; u++) {
+        uint32_t state = atomic_load(&image_state(image, u)->state);
+        if (state != (present ? BR_UNIT_PRESENT : own_claim(image)))
+            continue;
+        loads[(*n)++] = (struct br_unit_load){.task = task,
+                                              .source = source,
+                                              .unit = u,
+                                              .out = (unsigned char *)image->map + image->unit_offset[u], // NOLINT
+                                              .bytes = br_layout_unit_bytes(&image->layout, u),
+                                              .fd = image->books->fd,
+                                              .offset = image->unit_offset[u]};
+    }
+    return loads;
+}
+
+int image_check(struct br_weight_image *image, bool strict, struct br_err *err)
+{
+    uint32_t n, rc = 0;
+    struct br_unit_load *loads = loads_of(image, BR_UNIT_CHECK, NULL, true, &n);
+    struct br_err none;
+    br_unit_loads_run(image->books->store->pool, loads, n, &none);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t expected = atomic_load(&image_state(image, loads[i].unit)->checksum);
+        store_count_load(image->books->store, &loads[i]);
+        if (image_verified(image, loads[i].unit, loads[i].checksum))
+            continue;
+        rc = (uint32_t)br_err_set(err, BR_ECORRUPT, "%s: unit %u: checksum %016" PRIx64 ", its record says %016" PRIx64,
+                                  image->path, loads[i].unit, loads[i].checksum, expected);
+        if (strict)
+            break;
+        br_log(BR_WARN, "weights_damaged", "why=%s", BR_Q(err->msg));
+        br_weight_image_drop(image, loads[i].unit);
+    }
+    free(loads);
+    return strict ? (int)rc : 0;
+}
+
+static int compare_bytes(const void *a, const void *b)
+{
+    uint64_t x = ((const struct br_unit_load *)a)->bytes, y = ((const struct br_unit_load *)b)->bytes;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+static int loads_take(struct br_weight_image *image, struct br_unit_load *loads, uint32_t n, struct br_err *err)
+{
+    struct br_err why;
+    int rc = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        store_count_load(image->books->store, &loads[i]);
+        if (image_accept(image, &loads[i], &why) == 0) {
+            image_commit(image, loads[i].unit);
+            continue;
+        }
+        image_unclaim(image, loads[i].unit);
+        if (rc == 0 || rc == BR_ENOMEM)
+            *err = why, rc = why.code;
+    }
+    return rc;
+}
+
+/* The largest units first, so that threads end together. */
+int image_fill(struct br_weight_image *image, struct br_err *err)
+{
+    struct br_weight_source *source;
+    struct br_unit_load *loads;
+    struct br_err none;
+    uint32_t n, busy = 0;
+    int rc = image_source(image, &source, err);
     if (rc)
         return rc;
-    rc = source_open(&src, dir, numeric, err);
-    if (rc)
-        return rc;
-    lock = lock_take(&target, err);
-    rc = lock < 0 ? lock : image_obtain(&src, &target, out, err);
-    if (lock >= 0)
-        close(lock);
-    source_close(&src);
+    for (uint32_t u = 0; u < image->layout.units && busy != (uint32_t)BR_ENOMEM; u++)
+        busy = (uint32_t)image_claim(image, u);
+    loads = loads_of(image, BR_UNIT_READ, source, false, &n);
+    qsort(loads, n, sizeof *loads, compare_bytes);
+    br_unit_loads_run(image->books->store->pool, loads, n, &none);
+    rc = loads_take(image, loads, n, err);
+    free(loads);
     return rc;
 }

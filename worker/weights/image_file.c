@@ -1,27 +1,34 @@
 #include "worker/weights/image_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "base/buf.h"
 #include "cost/shape_limits.h"
+#include "worker/weights/memory.h"
+
+/* From here on a unit begins on a huge page: it wastes at most a fifth of itself. */
+enum { HUGE_UNIT_BYTES = 8 << 20 };
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static uint32_t states_at(uint32_t units)
+{
+    return (uint32_t)round_up(sizeof(struct br_image_header) + units * sizeof(struct br_image_unit), 64);
+}
 
 uint32_t br_image_header_bytes(uint32_t units)
 {
-    size_t bytes = sizeof(struct br_image_header) + units * sizeof(struct br_image_unit);
-    return (uint32_t)((bytes + 4095) / 4096 * 4096);
+    return (uint32_t)round_up(states_at(units) + units * sizeof(struct br_image_state), BR_PAGE);
 }
 
-void br_image_header_fill(struct br_image_header *h, const struct br_model_layout *layout)
+void br_image_header_fill(struct br_image_header *h, const struct br_model_layout *layout, uint64_t config_hash)
 {
     uint64_t at = br_image_header_bytes(layout->units);
     h->magic = BR_IMAGE_MAGIC;
@@ -30,14 +37,27 @@ void br_image_header_fill(struct br_image_header *h, const struct br_model_layou
     h->shape_bytes = sizeof h->shape;
     h->units = layout->units;
     h->numeric = layout->numeric;
+    h->tp_size = 1;
+    h->states_at = states_at(layout->units);
+    h->config_hash = config_hash;
     memcpy(&h->shape, &layout->shape, sizeof h->shape);
     memcpy(h->format, layout->format, sizeof h->format);
     for (uint32_t i = 0; i < layout->units; i++) {
-        h->unit[i].offset = at;
         h->unit[i].bytes = br_layout_unit_bytes(layout, i);
-        at += (h->unit[i].bytes + 63) / 64 * 64;
+        h->unit[i].offset = round_up(at, h->unit[i].bytes >= HUGE_UNIT_BYTES ? BR_HUGE_PAGE : BR_PAGE);
+        at = h->unit[i].offset + round_up(h->unit[i].bytes, BR_PAGE);
     }
     h->file_bytes = at;
+}
+
+uint64_t br_image_file_bytes(const struct br_model_layout *layout)
+{
+    struct br_image_header *h = br_calloc(1, br_image_header_bytes(layout->units));
+    uint64_t bytes;
+    br_image_header_fill(h, layout, 0);
+    bytes = h->file_bytes;
+    free(h);
+    return bytes;
 }
 
 uint64_t br_image_header_checksum(const struct br_image_header *h)
@@ -57,10 +77,13 @@ static int header_check_sizes(const struct br_image_header *h, uint64_t file_byt
     if (h->layout_version != BR_LAYOUT_VERSION || h->shape_bytes != sizeof h->shape)
         return br_err_set(err, BR_ECORRUPT, "layout version %u, shape of %u bytes; this program uses %d and %zu",
                           h->layout_version, h->shape_bytes, BR_LAYOUT_VERSION, sizeof h->shape);
-    if (h->units < 3 || h->units > BR_SHAPE_MAX_LAYERS + 2 || h->header_bytes != br_image_header_bytes(h->units))
+    if (h->units < 3 || h->units > BR_SHAPE_MAX_LAYERS + 2 || h->header_bytes != br_image_header_bytes(h->units) ||
+        h->states_at != states_at(h->units))
         return br_err_set(err, BR_ECORRUPT, "header of %u bytes for %u units", h->header_bytes, h->units);
     if (h->file_bytes != file_bytes || file_bytes < h->header_bytes)
         return br_err_set(err, BR_ECORRUPT, "%" PRIu64 " bytes, its header says %" PRIu64, file_bytes, h->file_bytes);
+    if (h->tp_size != 1 || h->tp_rank != 0)
+        return br_err_set(err, BR_ECORRUPT, "part %u of %u of the model", h->tp_rank, h->tp_size);
     if (h->checksum != br_image_header_checksum(h))
         return br_err_set(err, BR_ECORRUPT, "header checksum is wrong");
     return 0;
@@ -82,7 +105,7 @@ int br_image_header_check(const struct br_image_header *h, uint64_t file_bytes, 
             return br_err_set(err, BR_ECORRUPT, "matrix %d of a layer has an unknown format", i);
     br_model_layout_init(layout, &h->shape, (enum br_numeric)h->numeric, h->format);
     expected = br_calloc(1, h->header_bytes);
-    br_image_header_fill(expected, layout);
+    br_image_header_fill(expected, layout, h->config_hash);
     for (uint32_t i = 0; i < h->units && !rc; i++)
         if (h->unit[i].offset != expected->unit[i].offset || h->unit[i].bytes != expected->unit[i].bytes)
             rc = br_err_set(err, BR_ECORRUPT, "unit %u lies at %" PRIu64 ", its shape says %" PRIu64, i,
@@ -94,86 +117,22 @@ int br_image_header_check(const struct br_image_header *h, uint64_t file_bytes, 
     return rc;
 }
 
-static int units_verify(const struct br_image_header *h, struct br_err *err)
+static uint64_t seal_of(uint64_t checksum, uint64_t content)
 {
-    for (uint32_t i = 0; i < h->units; i++) {
-        uint64_t sum = XXH3_64bits((const unsigned char *)h + h->unit[i].offset, h->unit[i].bytes);
-        if (sum != h->unit[i].checksum)
-            return br_err_set(err, BR_ECORRUPT, "unit %u: checksum %016" PRIx64 ", header says %016" PRIx64, i, sum,
-                              h->unit[i].checksum);
-    }
-    return 0;
+    uint64_t parts[] = {BR_IMAGE_MAGIC, checksum, content};
+    return XXH3_64bits(parts, sizeof parts);
 }
 
-/* The cache lies in a folder that others may write to (/dev/shm): take only what is ours alone. */
-static int file_open(const char *path, uint64_t *bytes, struct br_err *err)
+bool br_image_state_known(const struct br_image_state *s, uint64_t *checksum, uint64_t *content)
 {
-    struct stat sb;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW), rc = 0;
-    if (fd < 0)
-        return br_err_errno(err, errno == ENOENT ? BR_ENOENT : BR_EIO, "open");
-    if (fstat(fd, &sb) < 0)
-        rc = br_err_errno(err, BR_EIO, "stat");
-    else if (!S_ISREG(sb.st_mode) || sb.st_uid != geteuid() || (sb.st_mode & 077))
-        rc = br_err_set(err, BR_EINVAL, "mode %04o, owner %u: must be a file of mode 0600 owned by user %u",
-                        sb.st_mode & 07777u, sb.st_uid, geteuid());
-    if (rc) {
-        close(fd);
-        return rc;
-    }
-    *bytes = (uint64_t)sb.st_size;
-    return fd;
+    *checksum = atomic_load(&s->checksum);
+    *content = atomic_load(&s->content);
+    return atomic_load(&s->seal) == seal_of(*checksum, *content);
 }
 
-static struct br_weight_image *image_create(const char *path, const struct br_image_header *h, uint64_t bytes)
+void br_image_state_note(struct br_image_state *s, uint64_t checksum, uint64_t content)
 {
-    struct br_weight_image *image = br_calloc(1, sizeof *image);
-    image->map = (const unsigned char *)h;
-    image->map_bytes = bytes;
-    snprintf(image->path, sizeof image->path, "%s", path);
-    return image;
-}
-
-int br_image_map(const char *path, bool verify, struct br_weight_image **out, struct br_err *err)
-{
-    struct br_weight_image *image;
-    const struct br_image_header *h;
-    uint64_t bytes = 0;
-    int rc, fd = file_open(path, &bytes, err);
-    if (fd < 0)
-        return br_err_wrap(err, "%s", path);
-    h = bytes ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
-    close(fd);
-    if (h == MAP_FAILED)
-        return br_err_set(err, bytes ? BR_ENOMEM : BR_ECORRUPT, "%s: cannot map %" PRIu64 " bytes", path, bytes);
-    image = image_create(path, h, bytes);
-    rc = br_image_header_check(h, bytes, &image->layout, err);
-    if (!rc && verify)
-        rc = units_verify(h, err);
-    if (rc) {
-        br_weight_image_close(image);
-        return br_err_wrap(err, "%s", path);
-    }
-    image->key = h->key;
-    image->unit_offset = br_calloc(h->units, sizeof *image->unit_offset);
-    for (uint32_t i = 0; i < h->units; i++)
-        image->unit_offset[i] = h->unit[i].offset;
-    *out = image;
-    return 0;
-}
-
-int br_weight_image_attach(const char *path, struct br_weight_image **out, struct br_err *err)
-{
-    return br_image_map(path, true, out, err);
-}
-
-void br_weight_image_close(struct br_weight_image *image)
-{
-    if (!image)
-        return;
-    if (image->map)
-        munmap((void *)image->map, image->map_bytes);
-    free(image->unit_offset);
-    free(image->outline);
-    free(image);
+    atomic_store(&s->checksum, checksum);
+    atomic_store(&s->content, content);
+    atomic_store(&s->seal, seal_of(checksum, content));
 }

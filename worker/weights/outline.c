@@ -50,7 +50,6 @@ void br_weight_image_outline(const struct br_model_entry *entry, uint32_t tensor
     uint32_t heads = f->size.kv_heads, held = (heads + tensor_parallel - 1) / tensor_parallel * tensor_parallel;
     image->outline = br_calloc(1, sizeof *image->outline);
     *image->outline = (struct br_model_outline){*f, key_of(entry), first_id, n_ids};
-    image->key = image->outline->key;
     m->shape = shape_of(entry, vocab);
     m->numeric = BR_NUMERIC_BF16;
     m->units = m->shape.layers + 2;

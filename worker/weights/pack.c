@@ -8,61 +8,8 @@
 
 #include "base/buf.h"
 #include "worker/weights/convert.h"
+#include "worker/weights/pack_part.h"
 #include "worker/weights/panel.h"
-
-/* A matrix of the checkpoint, [n][k]. */
-struct matrix {
-    const struct br_tensor *tensor;
-    uint64_t n, k;
-};
-
-static struct br_panel_row matrix_row(const struct matrix *m, uint64_t n)
-{
-    struct br_panel_row row = {0};
-    if (n < m->n) {
-        row.dtype = m->tensor->dtype;
-        row.at = m->tensor->data + n * m->k * br_tensor_element_bytes(row.dtype);
-    }
-    return row;
-}
-
-/* Columns of parts[0], then those of parts[1], ...; all have the same k. */
-static void pack_joined(const struct matrix *parts, int n_parts, uint64_t k_padded, enum br_numeric numeric,
-                        unsigned char *out)
-{
-    struct br_panel_row rows[BR_PANEL];
-    uint64_t total = 0, column = 0, taken = 0; /* taken: columns of the parts already passed */
-    int part = 0;
-    for (int i = 0; i < n_parts; i++)
-        total += parts[i].n;
-    while (column < total) {
-        for (int r = 0; r < BR_PANEL; r++, column++) {
-            while (part < n_parts && column - taken >= parts[part].n)
-                taken += parts[part++].n;
-            rows[r] = part < n_parts ? matrix_row(&parts[part], column - taken) : (struct br_panel_row){0};
-        }
-        out = br_panel_pack(rows, parts[0].k, k_padded, numeric, out);
-    }
-}
-
-static void pack_gate_up(const struct matrix *gate, const struct matrix *up, uint64_t ffn_padded,
-                         enum br_numeric numeric, unsigned char *out)
-{
-    struct br_panel_row rows[BR_PANEL];
-    for (uint64_t first = 0; first < ffn_padded; first += BR_PANEL / 2) {
-        for (uint64_t r = 0; r < BR_PANEL / 2; r++) {
-            rows[r] = matrix_row(gate, first + r);
-            rows[r + BR_PANEL / 2] = matrix_row(up, first + r);
-        }
-        out = br_panel_pack(rows, gate->k, gate->k, numeric, out);
-    }
-}
-
-static unsigned char *pack_vector(const struct br_tensor *t, unsigned char *out)
-{
-    br_values_to_f32(t->data, t->dtype, t->elements, out);
-    return out + 4 * t->elements;
-}
 
 struct br_linear_set br_packer_linears(const struct br_packer *p, uint32_t layer, enum br_matrix matrix)
 {
@@ -82,101 +29,18 @@ struct br_linear_set br_packer_linears(const struct br_packer *p, uint32_t layer
     return set;
 }
 
-/* Of a model some of whose matrices are quantised. */
-static void pack_linears(const struct br_packer *p, uint32_t layer, unsigned char *out)
-{
-    const struct br_layer_offsets *o = &p->layout.layer;
-    const uint64_t at[BR_MATRICES] = {o->qkv, o->o, o->gate_up, o->down};
-    for (int m = 0; m < BR_MATRICES; m++) {
-        struct br_linear_set set = br_packer_linears(p, layer, (enum br_matrix)m);
-        br_quant_pack(&set, &p->layout.format[m], p->layout.numeric, 0, br_quant_panels(&set), out + at[m]);
-    }
-}
-
-static void pack_attention(const struct br_packer *p, const struct br_layer_tensors *t, unsigned char *out)
-{
-    const struct br_model_shape *s = &p->layout.shape;
-    const struct br_layer_offsets *at = &p->layout.layer;
-    uint64_t q = (uint64_t)s->heads * s->head_dim, kv = (uint64_t)s->kv_heads * s->head_dim;
-    struct matrix qkv[] = {{t->q, q, s->hidden}, {t->k, kv, s->hidden}, {t->v, kv, s->hidden}};
-    struct matrix o = {t->o, s->hidden, q};
-    if (!p->linears) {
-        pack_joined(qkv, 3, s->hidden, p->layout.numeric, out + at->qkv);
-        pack_joined(&o, 1, q, p->layout.numeric, out + at->o);
-    }
-    if (s->qkv_bias)
-        pack_vector(t->v_bias, pack_vector(t->k_bias, pack_vector(t->q_bias, out + at->qkv_bias)));
-    if (s->qk_norm) {
-        pack_vector(t->q_norm, out + at->q_norm);
-        pack_vector(t->k_norm, out + at->k_norm);
-    }
-}
-
-static void pack_layer(const struct br_packer *p, const struct br_layer_tensors *t, unsigned char *out)
-{
-    const struct br_model_shape *s = &p->layout.shape;
-    const struct br_layer_offsets *at = &p->layout.layer;
-    struct matrix gate = {t->gate, s->ffn, s->hidden}, up = {t->up, s->ffn, s->hidden};
-    struct matrix down = {t->down, s->hidden, s->ffn};
-    pack_vector(t->attn_norm, out + at->attn_norm);
-    pack_attention(p, t, out);
-    pack_vector(t->mlp_norm, out + at->mlp_norm);
-    if (p->linears) {
-        pack_linears(p, (uint32_t)(t - p->layers), out);
-        return;
-    }
-    pack_gate_up(&gate, &up, p->layout.ffn_padded, p->layout.numeric, out + at->gate_up);
-    pack_joined(&down, 1, p->layout.ffn_padded, p->layout.numeric, out + at->down);
-}
-
-static void pack_embedding(const struct br_packer *p, unsigned char *out)
-{
-    const struct br_model_shape *s = &p->layout.shape;
-    struct matrix embed = {p->embed, s->vocab, s->hidden};
-    if (s->tied)
-        pack_joined(&embed, 1, s->hidden, p->layout.numeric, out);
-    else
-        br_values_convert(p->embed->data, p->embed->dtype, p->embed->elements, p->layout.numeric, out);
-}
-
-static void pack_last(const struct br_packer *p, unsigned char *out)
-{
-    const struct br_model_shape *s = &p->layout.shape;
-    struct matrix head = {p->head, s->vocab, s->hidden};
-    pack_vector(p->final_norm, out + p->layout.final_norm);
-    if (!s->tied)
-        pack_joined(&head, 1, s->hidden, p->layout.numeric, out + p->layout.head);
-}
-
-/* Zeroes what lies between the parts of a unit, so that images of equal weights are equal byte for byte. */
-static void zero_gaps(const struct br_packer *p, uint32_t unit, unsigned char *out)
-{
-    uint64_t bytes = br_layout_unit_bytes(&p->layout, unit);
-    const struct br_layer_offsets *at = &p->layout.layer;
-    if (unit == 0) {
-        memset(out + bytes - (bytes < 64 ? bytes : 64), 0, bytes < 64 ? bytes : 64);
-    } else if (unit == p->layout.units - 1) {
-        memset(out + p->layout.final_norm, 0, (p->head ? p->layout.head : bytes) - p->layout.final_norm);
-    } else {
-        memset(out + at->attn_norm, 0, at->qkv - at->attn_norm);
-        if (at->qkv_bias != UINT64_MAX)
-            memset(out + at->qkv_bias, 0, at->o - at->qkv_bias);
-        else if (at->q_norm != UINT64_MAX)
-            memset(out + at->q_norm, 0, at->o - at->q_norm);
-        memset(out + at->mlp_norm, 0, at->gate_up - at->mlp_norm);
-    }
-}
-
 void br_pack_unit(const struct br_packer *p, uint32_t unit, void *out)
 {
+    struct br_pack_part parts[BR_UNIT_PARTS];
+    uint32_t n = br_pack_parts(p, unit, parts);
     assert(unit < p->layout.units && ((uintptr_t)out & 63) == 0);
-    zero_gaps(p, unit, out);
-    if (unit == 0)
-        pack_embedding(p, out);
-    else if (unit == p->layout.units - 1)
-        pack_last(p, out);
-    else
-        pack_layer(p, &p->layers[unit - 1], out);
+    br_pack_gaps(p, unit, out);
+    for (uint32_t i = 0; i < n; i++) {
+        const unsigned char *at[BR_PART_TENSORS] = {0};
+        for (uint32_t k = 0; k < parts[i].n_tensors; k++)
+            at[k] = parts[i].tensor[k]->data;
+        br_pack_steps(p, &parts[i], 0, parts[i].steps, at, (unsigned char *)out + parts[i].at);
+    }
 }
 
 /* The unit's tensors in a fixed order; returns how many, absent ones left out. */

@@ -126,8 +126,9 @@ static void put_groups(const struct br_quant_source *src, const struct br_quant_
     }
 }
 
-static void put_index(const struct br_linear_set *set, unsigned char *out)
+void br_quant_pack_index(const struct br_linear_set *set, unsigned char *out, uint64_t bytes)
 {
+    memset(out, 0, bytes);
     for (uint64_t i = 0; i < set->k; i++) {
         uint16_t group = (uint16_t)br_quant_group_of(&set->part[0]->quant, i);
         memcpy(out + 2 * i, &group, sizeof group);
@@ -135,18 +136,13 @@ static void put_index(const struct br_linear_set *set, unsigned char *out)
 }
 
 static void pack_codes(const struct br_linear_set *set, const struct br_matrix_format *f, uint64_t first, uint64_t n,
-                       unsigned char *matrix)
+                       unsigned char *out)
 {
     struct br_quant_panel at = br_quant_panel_at(f, set->k_padded);
-    uint64_t index = br_quant_index_bytes(f, set->k_padded);
     struct br_quant_row row;
-    if (f->indexed && first == 0) {
-        memset(matrix, 0, index);
-        put_index(set, matrix);
-    }
     br_quant_row_init(&row, &finest, set->k);
     for (uint64_t p = first; p < first + n; p++) {
-        unsigned char *panel = matrix + index + p * at.bytes;
+        unsigned char *panel = out + (p - first) * at.bytes;
         memset(panel, 0, at.bytes);
         for (uint32_t c = 0; c < BR_PANEL; c++) {
             struct column column = column_of(set, p * BR_PANEL + c);
@@ -176,7 +172,7 @@ static struct br_panel_row dense_row(const struct column *column, uint64_t k, st
 }
 
 static void pack_dense(const struct br_linear_set *set, enum br_numeric numeric, uint64_t first, uint64_t n,
-                       unsigned char *matrix)
+                       unsigned char *out)
 {
     float *values = br_malloc(BR_PANEL * set->k * sizeof *values);
     uint64_t bytes = br_panel_bytes(set->k_padded, BR_PANEL, numeric);
@@ -188,17 +184,25 @@ static void pack_dense(const struct br_linear_set *set, enum br_numeric numeric,
             struct column column = column_of(set, p * BR_PANEL + c);
             rows[c] = dense_row(&column, set->k, &row, values + c * set->k);
         }
-        br_panel_pack(rows, set->k, set->k_padded, numeric, matrix + p * bytes);
+        br_panel_pack(rows, set->k, set->k_padded, numeric, out + (p - first) * bytes);
     }
     br_quant_row_free(&row);
     free(values);
 }
 
 void br_quant_pack(const struct br_linear_set *set, const struct br_matrix_format *format, enum br_numeric numeric,
-                   uint64_t first, uint64_t n, unsigned char *matrix)
+                   uint64_t first, uint64_t n, unsigned char *out)
 {
     if (format->code)
-        pack_codes(set, format, first, n, matrix);
+        pack_codes(set, format, first, n, out);
     else
-        pack_dense(set, numeric, first, n, matrix);
+        pack_dense(set, numeric, first, n, out);
+}
+
+int br_linear_tensors(const struct br_linear *linear, const struct br_tensor *out[BR_QUANT_TENSORS])
+{
+    if (linear->quant.kind)
+        return br_quant_tensors(&linear->quant, out);
+    out[0] = linear->tensor;
+    return 1;
 }

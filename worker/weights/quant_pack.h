@@ -26,10 +26,13 @@ struct br_matrix_format br_quant_format_of(const struct br_linear_set *set);
 /* The same for two formats. */
 struct br_matrix_format br_quant_format_join(const struct br_matrix_format *a, const struct br_matrix_format *b);
 
-/* Writes panels [first, first + n) of the set, and its index with panel 0. matrix: where the matrix lies. Format code
- * NONE: in numeric, dequantised. */
+/* Writes panels [first, first + n) of the set to out. Format code NONE: in numeric, dequantised. */
 void br_quant_pack(const struct br_linear_set *set, const struct br_matrix_format *format, enum br_numeric numeric,
-                   uint64_t first, uint64_t n, unsigned char *matrix);
+                   uint64_t first, uint64_t n, unsigned char *out);
+/* The index of an indexed format; bytes: br_quant_index_bytes. */
+void br_quant_pack_index(const struct br_linear_set *set, unsigned char *out, uint64_t bytes);
 uint64_t br_quant_panels(const struct br_linear_set *set);
+/* The tensors of a linear; returns how many. */
+int br_linear_tensors(const struct br_linear *linear, const struct br_tensor *out[BR_QUANT_TENSORS]);
 
 #endif

@@ -19,7 +19,7 @@
 
 static const char g_single[] = "model.safetensors", g_index[] = "model.safetensors.index.json";
 
-static uint64_t file_stamp(const struct stat *sb)
+uint64_t br_safetensors_stamp(const struct stat *sb)
 {
     uint64_t parts[] = {sb->st_dev, sb->st_ino, (uint64_t)sb->st_size, (uint64_t)sb->st_mtim.tv_sec,
                         (uint64_t)sb->st_mtim.tv_nsec};
@@ -53,7 +53,7 @@ static int file_map(const char *dir, struct br_safetensors_file *file, struct br
         return rc;
     file->map = map;
     file->bytes = (uint64_t)sb.st_size;
-    file->stamp = file_stamp(&sb);
+    file->stamp = br_safetensors_stamp(&sb);
     return 0;
 }
 

@@ -71,6 +71,16 @@ void br_safetensors_close(struct br_safetensors *st);
 /* NULL: no such tensor. */
 const struct br_tensor *br_safetensors_find(const struct br_safetensors *st, const char *name);
 
+/* Hash of device, inode, size and mtime. */
+struct stat;
+uint64_t br_safetensors_stamp(const struct stat *sb);
+
+/* False: the tensor was written anew (GGUF), it lies in memory. */
+static inline bool br_safetensors_in_file(const struct br_safetensors_file *file, const struct br_tensor *tensor)
+{
+    return tensor->data >= file->map && tensor->data <= file->map + file->bytes;
+}
+
 /* "[2048, 128]", for messages. */
 const char *br_tensor_shape_text(const struct br_tensor *tensor, char *buf, size_t size);
 

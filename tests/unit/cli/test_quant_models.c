@@ -11,6 +11,7 @@
 #include "cli/model/runner.h"
 #include "tests/cmocka.h"
 #include "worker/weights/image.h"
+#include "worker/weights/pack.h"
 
 enum { STEPS = 24, PROMPT = 9, VOCAB = 512 };
 
@@ -207,6 +208,49 @@ static void test_memory(void **state)
     }
 }
 
+/* The host cache's image, made in pieces by threads, holds what the packer writes at once; its key is the content's. */
+static void check_image(const char *name, uint64_t *key)
+{
+    struct br_weight_image *image;
+    struct br_model_shape shape;
+    struct br_safetensors *st;
+    struct br_packer packer;
+    struct br_err err;
+    char dir[128], cache[128];
+    snprintf(dir, sizeof dir, "%s/%s", g_root, name);
+    snprintf(cache, sizeof cache, "%s/cache", g_root);
+    if (br_weight_image_open(dir, name, cache, BR_NUMERIC_AUTO, &image, &err) ||
+        br_model_shape_load(dir, &shape, &err) || br_safetensors_open(dir, &st, &err) ||
+        br_packer_init(&packer, st, &shape, BR_NUMERIC_AUTO, &err))
+        fail_msg("%s", err.msg);
+    assert_int_equal(image->layout.format[BR_MATRIX_DOWN].code, packer.layout.format[BR_MATRIX_DOWN].code);
+    for (uint32_t u = 0; u < packer.layout.units; u++) {
+        uint64_t bytes = br_layout_unit_bytes(&packer.layout, u);
+        void *unit = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        assert_non_null(unit);
+        memset(unit, 0xff, bytes);
+        br_pack_unit(&packer, u, unit);
+        assert_memory_equal(unit, br_weight_image_unit(image, u), bytes);
+        free(unit);
+    }
+    *key = br_weight_image_key(image);
+    br_packer_free(&packer);
+    br_safetensors_close(st);
+    br_weight_image_close(image);
+}
+
+static void test_image(void **state)
+{
+    uint64_t first, again, other;
+    (void)state;
+    synth("gptq", "--layers 2 --ffn 384 --vocab 512");
+    check_image("q", &first);
+    check_image("q", &again);
+    synth("gptq", "--layers 2 --ffn 384 --vocab 512 --seed 2");
+    check_image("q", &other);
+    assert_true(first == again && first != other);
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -225,10 +269,8 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_methods),
-        cmocka_unit_test(test_odd_widths),
-        cmocka_unit_test(test_padded_ffn),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_methods), cmocka_unit_test(test_odd_widths), cmocka_unit_test(test_padded_ffn),
+        cmocka_unit_test(test_memory),  cmocka_unit_test(test_image),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

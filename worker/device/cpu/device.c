@@ -62,6 +62,7 @@ static const struct br_device_ops cpu_ops = {
     .event_sync = cpu_event_sync,
     .event_wait = cpu_event_wait,
     .stream_notify = cpu_stream_notify,
+    .stream_hold = cpu_stream_notify,
     .copy = cpu_copy,
 };
 

@@ -249,7 +249,7 @@ static void on_client_done(void *ctx, bool ok, const char *why)
 
 static void ask(struct fixture *f, struct fix_client *c, const char *model, uint32_t max_tokens, const char *more)
 {
-    struct load_client_cb cb = {.ctx = c, .tokens = on_client_tokens, .done = on_client_done};
+    struct http_client_cb cb = {.ctx = c, .tokens = on_client_tokens, .done = on_client_done};
     struct sockaddr_in to;
     char body[512];
     memset(c, 0, sizeof *c);
@@ -258,7 +258,7 @@ static void ask(struct fixture *f, struct fix_client *c, const char *model, uint
              "{\"model\":\"%s\",\"prompt\":[1,2,3],\"max_tokens\":%u,\"stream\":true,\"temperature\":0,"
              "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true}%s}",
              model, max_tokens, more);
-    c->client = load_client_start(&f->loop, &to, "x", "/v1/completions", body, &cb);
+    c->client = http_client_start(&f->loop, &to, "x", "/v1/completions", body, &cb);
 }
 
 void client_ask(struct fixture *f, struct fix_client *c, uint32_t max_tokens)

@@ -3,8 +3,8 @@
 #ifndef BRIAREUS_TESTS_SERVICE_FIXTURE_H
 #define BRIAREUS_TESTS_SERVICE_FIXTURE_H
 
-#include "loadgen/client.h"
 #include "scheduler/service.h"
+#include "tests/unit/scheduler/service/http_client.h"
 
 enum { FIX_MAX_ASSIGNS = 64, FIX_TOKENS = 8 };
 
@@ -38,7 +38,7 @@ struct fix_device {
 };
 
 struct fix_client {
-    struct load_client *client;
+    struct http_client *client;
     uint32_t tokens;
     bool done, ok;
     char why[300];

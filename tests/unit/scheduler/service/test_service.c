@@ -149,7 +149,7 @@ static void a_client_that_leaves_cancels(void **state)
     FIX_UNTIL(&f, d.n_assigns == 1);
     device_tokens(&d, d.assigns[0].seq, 1, 0, 1, BR_END_NONE);
     FIX_UNTIL(&f, c.tokens == 1);
-    load_client_abort(c.client, "leaving");
+    http_client_abort(c.client, "leaving");
     FIX_UNTIL(&f, d.n_cancels == 1);
     assert_true(d.cancelled == d.assigns[0].seq);
     device_leave(&d);

@@ -87,8 +87,8 @@ static void cancelled_while_it_moves(void **state)
     device_connect(&f, &b, 1, 1);
     while (a.n_forgotten == 0 && b.n_assigns == 0)
         uv_run(&f.loop, UV_RUN_ONCE);
-    load_client_abort(c[0].client, "leaving");
-    load_client_abort(c[1].client, "leaving");
+    http_client_abort(c[0].client, "leaving");
+    http_client_abort(c[1].client, "leaving");
     FIX_UNTIL(&f, br_service_settled(f.service) && a.n_cancels >= 2);
     struct br_buf stats = {0};
     backend.stats(backend.ctx, &stats);

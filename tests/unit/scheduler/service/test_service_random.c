@@ -180,7 +180,7 @@ static bool clients_turn(uint32_t *asked)
         bool idle = !c->client && (c->done || c->why[0] == 0);
         if (c->client && c->tokens >= g_leaves_at[i] && !g_left[i]) {
             g_left[i] = true;
-            load_client_abort(c->client, "leaving");
+            http_client_abort(c->client, "leaving");
         }
         if (idle && c->done)
             client_check(i);

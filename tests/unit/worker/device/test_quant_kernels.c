@@ -132,7 +132,10 @@ static void check_set(const struct br_linear_set *set, uint64_t n, enum br_numer
     assert_int_not_equal(format.code, BR_CODE_NONE);
     op.n = (uint32_t)n;
     op.weights = dev->memory, op.in = dev->memory + (16 << 20), op.out = dev->memory + (20 << 20);
-    br_quant_pack(set, &format, numeric, 0, br_quant_panels(set), at(op.weights));
+    uint64_t index = br_quant_index_bytes(&format, set->k_padded);
+    if (index)
+        br_quant_pack_index(set, at(op.weights), index);
+    br_quant_pack(set, &format, numeric, 0, br_quant_panels(set), (unsigned char *)at(op.weights) + index);
     br_quant_pack(set, &dense, numeric, 0, br_quant_panels(set), at(twin_weights));
     fill_rows(&op, MOST_ROWS);
     float *values = values_of(set, n);

@@ -192,30 +192,36 @@ static void test_never_fits_kv(void **state)
     never_fits_kv(&config, block);
 }
 
-/* A policy that plans memory wants KV of 300 tokens beside the weights. */
+/* A policy that plans memory wants KV of 300 tokens beside the weights. A device that can serve nothing does not start.
+ */
 static void test_no_room_to_grow(void **state)
 {
     const struct br_model_layout *layout = &models.image[0]->layout;
     uint64_t block = br_kv_block_bytes(&layout->shape, layout->numeric), weights = br_layout_total_bytes(layout);
     struct br_turn_config config;
+    struct br_turn_cb cb = {.ctx = NULL};
+    struct br_turn *turn;
+    struct br_err err;
+    uint32_t served = 0;
     (void)state;
     fx_config(&models, &config);
     config.kv_bytes = 0;
     config.slab_bytes = block;
-    uint32_t served = 0;
     for (uint64_t blocks = 17; blocks <= 21; blocks++) {
         uint64_t memory = config.device.memory_bytes = (weights + block - 1) / block * block + blocks * block;
         uint64_t planned = memory - block; /* one slab may be filled in part */
-        fx_start(&run, &config, &models, 1);
         if (weights + 300 * block / 16 > planned) {
-            assert_non_null(strstr(br_turn_model_info(run.turn, 0)->error, "KV of 300 tokens"));
-        } else {
-            add(0, 0);
-            fx_wait(&run);
-            assert_int_not_equal(run.results[0].end, BR_END_FAILED);
-            served++;
+            assert_int_equal(br_turn_create(&config, models.model, 1, &cb, &turn, &err), BR_ENOMEM);
+            assert_non_null(strstr(err.msg, "none of 1 models can be served"));
+            assert_non_null(strstr(err.msg, "KV of 300 tokens"));
+            continue;
         }
+        fx_start(&run, &config, &models, 1);
+        add(0, 0);
+        fx_wait(&run);
+        assert_int_not_equal(run.results[0].end, BR_END_FAILED);
         fx_stop(&run);
+        served++;
     }
     assert_true(served > 0 && served < 5);
 }

@@ -12,7 +12,7 @@
 
 #include "tests/cmocka.h"
 #include "tests/unit/worker/weights/model_dir.h"
-#include "worker/weights/image_file.h"
+#include "worker/weights/image_books.h"
 #include "worker/weights/pack.h"
 
 static const struct br_model_shape g_shape = {.arch = BR_ARCH_QWEN2,
@@ -100,12 +100,14 @@ static void built_once_then_reused(void **state)
     image = open_ok(&f, BR_NUMERIC_AUTO);
     first = inode(f.path);
     assert_int_equal(image->layout.numeric, BR_NUMERIC_BF16);
-    assert_int_equal(image->map_bytes, 4096 + br_layout_total_bytes(&image->layout));
+    for (uint32_t u = 0; u < image->layout.units; u++)
+        assert_true(br_weight_image_has(image, u));
+    assert_int_equal(br_weight_image_cached(image), br_layout_total_bytes(&image->layout));
     assert_int_equal(stat(f.path, &sb), 0);
     assert_int_equal(sb.st_mode & 07777, 0600);
     check_units(&f, image);
     assert_int_equal(br_weight_image_attach(f.path, &other, &err), 0);
-    assert_true(other->key == image->key);
+    assert_true(br_weight_image_key(other) == br_weight_image_key(image));
     assert_memory_equal(&other->layout, &image->layout, sizeof image->layout);
     br_weight_image_close(other);
     br_weight_image_close(image);
@@ -123,7 +125,7 @@ static void rebuilt_when_the_content_changes(void **state)
     fixture_make(&f);
     image = open_ok(&f, BR_NUMERIC_AUTO);
     first = inode(f.path);
-    key = image->key;
+    key = br_weight_image_key(image);
     test_model_write(&f.model, 1); /* same content, new mtime: the key decides */
     assert_int_equal(open_inode(&f, BR_NUMERIC_AUTO), first);
     test_model_write(&f.model, 3); /* another file in front of the shards: still model.safetensors */
@@ -131,7 +133,7 @@ static void rebuilt_when_the_content_changes(void **state)
     br_weight_image_close(image);
 
     image = open_ok(&f, BR_NUMERIC_F32); /* the old mapping would keep the inode busy */
-    assert_int_not_equal(image->key, key);
+    assert_int_not_equal(br_weight_image_key(image), key);
     assert_int_equal(image->layout.numeric, BR_NUMERIC_F32);
     check_units(&f, image);
     br_weight_image_close(image);
@@ -139,7 +141,7 @@ static void rebuilt_when_the_content_changes(void **state)
     test_file_write(f.model.dir, "generation_config.json", "{\"eos_token_id\":[3]}", 20);
     image = open_ok(&f, BR_NUMERIC_AUTO);
     assert_int_equal(image->layout.shape.n_eos, 1);
-    assert_int_not_equal(image->key, key);
+    assert_int_not_equal(br_weight_image_key(image), key);
     br_weight_image_close(image);
     fixture_free(&f);
 }
@@ -149,11 +151,7 @@ static void poke(const char *path, long at, unsigned char mask)
     FILE *f = fopen(path, "r+b");
     int c;
     assert_non_null(f);
-    if (at < 0)
-        fseek(f, at, SEEK_END);
-    else
-        fseek(f, at, SEEK_SET);
-    at = ftell(f);
+    fseek(f, at, SEEK_SET);
     c = fgetc(f);
     fseek(f, at, SEEK_SET);
     fputc(c ^ mask, f);
@@ -170,24 +168,47 @@ static void attach_refused(const struct fixture *f, int code, const char *part)
         fail_msg("\"%s\" lacks \"%s\"", err.msg, part);
 }
 
+static long state_at(uint32_t unit, size_t field)
+{
+    size_t table = sizeof(struct br_image_header) + 4 * sizeof(struct br_image_unit);
+    return (long)((table + 63) / 64 * 64 + unit * sizeof(struct br_image_state) + field);
+}
+
+/* Of the last unit: final norm, 4 bytes for each of 64 values. */
+static long last_byte(void)
+{
+    struct br_model_layout layout;
+    long at = br_image_header_bytes(4);
+    br_model_layout_init(&layout, &g_shape, BR_NUMERIC_BF16, NULL);
+    for (uint32_t u = 0; u < 3; u++)
+        at += (long)(br_layout_unit_bytes(&layout, u) + 4095) / 4096 * 4096;
+    return at + 4 * 64 - 1;
+}
+
 static void damage_is_found_and_repaired(void **state)
 {
-    static const struct {
+    const long first = br_image_header_bytes(4); /* units of less than 8 MiB lie on pages, one behind the other */
+    const struct {
         long at;
         const char *part;
     } cases[] = {
         {offsetof(struct br_image_header, magic), "not a weight image"},
         {offsetof(struct br_image_header, layout_version), "layout version"},
         {offsetof(struct br_image_header, shape_bytes), "layout version"},
-        {offsetof(struct br_image_header, units), "header checksum"},
+        {offsetof(struct br_image_header, units), "header"},
         {offsetof(struct br_image_header, header_bytes), "header of"},
         {offsetof(struct br_image_header, file_bytes), "its header says"},
-        {offsetof(struct br_image_header, key), "header checksum"},
+        {offsetof(struct br_image_header, states_at), "header of"},
+        {offsetof(struct br_image_header, config_hash), "header checksum"},
+        {offsetof(struct br_image_header, tp_rank), "part 1 of 1"},
         {offsetof(struct br_image_header, shape.heads), "header checksum"},
         {offsetof(struct br_image_header, commit), "not committed"},
-        {offsetof(struct br_image_header, unit[1].checksum), "header checksum"},
-        {4096, "unit 0: checksum"},
-        {-1, "unit 3: checksum"},
+        {offsetof(struct br_image_header, unit[1].offset), "header checksum"},
+        {state_at(1, offsetof(struct br_image_state, checksum)), "unit 1: checksum"},
+        {state_at(2, offsetof(struct br_image_state, content)), "unit 2: checksum"},
+        {state_at(3, offsetof(struct br_image_state, state)), "unit 3 is not in it"},
+        {first, "unit 0: checksum"},
+        {last_byte(), "unit 3: checksum"},
     };
     struct fixture f;
     (void)state;
@@ -224,8 +245,8 @@ static void consistent_lies_are_refused(void **state)
     (void)state;
     fixture_make(&f);
     image = open_ok(&f, BR_NUMERIC_AUTO);
-    h = malloc(4096);
-    memcpy(h, image->map, 4096);
+    h = malloc(br_image_header_bytes(4));
+    memcpy(h, image->map, br_image_header_bytes(4));
     assert_int_equal(br_image_header_check(h, image->map_bytes, &layout, &err), 0);
     h->shape.ffn = 1000;
     h->checksum = br_image_header_checksum(h);

@@ -1,4 +1,4 @@
-#include "loadgen/client.h"
+#include "tests/unit/scheduler/service/http_client.h"
 
 #include <jansson.h>
 #include <llhttp.h>
@@ -7,25 +7,25 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "loadgen/sse.h"
+#include "tests/unit/scheduler/service/http_sse.h"
 
-struct load_client {
+struct http_client {
     uv_tcp_t tcp;
     uv_connect_t connect;
     uv_write_t write;
     llhttp_t parser;
-    struct load_client_cb cb;
+    struct http_client_cb cb;
     struct br_buf request, error_body;
-    struct load_sse sse;
+    struct http_sse sse;
     uint32_t tokens;
     bool done_seen, failed, closing;
     char why[256];
     char chunk[65536];
 };
 
-static void client_close(struct load_client *c);
+static void client_close(struct http_client *c);
 
-static void client_fail(struct load_client *c, const char *why)
+static void client_fail(struct http_client *c, const char *why)
 {
     if (!c->failed && !c->done_seen)
         snprintf(c->why, sizeof c->why, "%s", why);
@@ -33,23 +33,23 @@ static void client_fail(struct load_client *c, const char *why)
     client_close(c);
 }
 
-void load_client_abort(struct load_client *c, const char *why)
+void http_client_abort(struct http_client *c, const char *why)
 {
     client_fail(c, why);
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-    struct load_client *c = handle->data;
+    struct http_client *c = handle->data;
     bool ok = c->done_seen && !c->failed;
     c->cb.done(c->cb.ctx, ok, ok ? NULL : c->why[0] ? c->why : "the stream ended early");
     br_buf_free(&c->request);
     br_buf_free(&c->error_body);
-    load_sse_free(&c->sse);
+    http_sse_free(&c->sse);
     free(c);
 }
 
-static void client_close(struct load_client *c)
+static void client_close(struct http_client *c)
 {
     if (c->closing)
         return;
@@ -69,7 +69,7 @@ static bool has_text(const json_t *root)
 
 static void on_event(void *ctx, const char *data, size_t len)
 {
-    struct load_client *c = ctx;
+    struct http_client *c = ctx;
     const json_t *usage, *error;
     json_t *root;
     uint32_t total = c->tokens;
@@ -101,18 +101,18 @@ static void on_event(void *ctx, const char *data, size_t len)
 
 static int on_body(llhttp_t *parser, const char *at, size_t n)
 {
-    struct load_client *c = parser->data;
+    struct http_client *c = parser->data;
     if (parser->status_code != 200) {
         if (c->error_body.len < 4096)
             br_buf_add(&c->error_body, at, n);
         return 0;
     }
-    return load_sse_feed(&c->sse, at, n, on_event, c);
+    return http_sse_feed(&c->sse, at, n, on_event, c);
 }
 
 static int on_complete(llhttp_t *parser)
 {
-    struct load_client *c = parser->data;
+    struct http_client *c = parser->data;
     char why[256];
     if (parser->status_code == 200) {
         client_close(c);
@@ -127,14 +127,14 @@ static const llhttp_settings_t g_settings = {.on_body = on_body, .on_message_com
 
 static void on_alloc(uv_handle_t *handle, size_t hint, uv_buf_t *buf)
 {
-    struct load_client *c = handle->data;
+    struct http_client *c = handle->data;
     (void)hint;
     *buf = uv_buf_init(c->chunk, sizeof c->chunk);
 }
 
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
-    struct load_client *c = stream->data;
+    struct http_client *c = stream->data;
     if (n < 0) {
         client_fail(c, n == UV_EOF ? "the server closed the connection" : uv_strerror((int)n));
         return;
@@ -145,14 +145,14 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
 static void on_written(uv_write_t *write, int status)
 {
-    struct load_client *c = write->handle->data;
+    struct http_client *c = write->handle->data;
     if (status < 0 && status != UV_ECANCELED)
         client_fail(c, uv_strerror(status));
 }
 
 static void on_connected(uv_connect_t *connect, int status)
 {
-    struct load_client *c = connect->data;
+    struct http_client *c = connect->data;
     uv_buf_t buf;
     if (status == UV_ECANCELED)
         return;
@@ -166,10 +166,10 @@ static void on_connected(uv_connect_t *connect, int status)
     uv_write(&c->write, (uv_stream_t *)&c->tcp, &buf, 1, on_written);
 }
 
-struct load_client *load_client_start(uv_loop_t *loop, const struct sockaddr_in *to, const char *host, const char *path,
-                                      const char *body, const struct load_client_cb *cb)
+struct http_client *http_client_start(uv_loop_t *loop, const struct sockaddr_in *to, const char *host, const char *path,
+                                      const char *body, const struct http_client_cb *cb)
 {
-    struct load_client *c = br_calloc(1, sizeof *c);
+    struct http_client *c = br_calloc(1, sizeof *c);
     int rc;
     c->cb = *cb;
     br_buf_printf(&c->request,

@@ -1,6 +1,6 @@
 /* One streaming completion request over its own connection. */
-#ifndef BRIAREUS_LOADGEN_CLIENT_H
-#define BRIAREUS_LOADGEN_CLIENT_H
+#ifndef BRIAREUS_TESTS_HTTP_CLIENT_H
+#define BRIAREUS_TESTS_HTTP_CLIENT_H
 
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 
-struct load_client_cb {
+struct http_client_cb {
     void *ctx;
     /* total: tokens of the answer so far. */
     void (*tokens)(void *ctx, uint32_t total);
@@ -16,12 +16,12 @@ struct load_client_cb {
     void (*done)(void *ctx, bool ok, const char *why);
 };
 
-struct load_client;
+struct http_client;
 
 /* body: JSON of the request (copied). done always follows, from the loop. */
-struct load_client *load_client_start(uv_loop_t *loop, const struct sockaddr_in *to, const char *host, const char *path,
-                                      const char *body, const struct load_client_cb *cb);
+struct http_client *http_client_start(uv_loop_t *loop, const struct sockaddr_in *to, const char *host, const char *path,
+                                      const char *body, const struct http_client_cb *cb);
 /* Ends it early; done follows with ok = false. */
-void load_client_abort(struct load_client *client, const char *why);
+void http_client_abort(struct http_client *client, const char *why);
 
 #endif

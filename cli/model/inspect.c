@@ -92,8 +92,7 @@ static int print_weights(const char *dir, const struct br_model_shape *shape, st
     if (!rc) {
         printf("served in         %s\n", br_numeric_name(packer.layout.numeric));
         print_formats(&packer.layout);
-        printf("image             %" PRIu64 " bytes\n",
-               br_image_file_bytes(&packer.layout));
+        printf("image             %" PRIu64 " bytes\n", br_image_file_bytes(&packer.layout));
         br_packer_free(&packer);
     }
     br_safetensors_close(st);

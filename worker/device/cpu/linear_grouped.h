@@ -2,8 +2,6 @@
  * the E4M3 number), which BF16 holds exactly; a group's sum is scaled and added in F32. No weight is rounded, and
  * unpacking is a few integer instructions. One order for any number of rows, so exact mode holds. */
 
-
-
 enum { GROUPED_INPUTS = 64 }; /* unpacked at a time: they stay in the L1 cache */
 
 /* Codes of inputs [first, last) of one group as cells: words are read in the order they lie in. */

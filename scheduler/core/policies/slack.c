@@ -44,12 +44,26 @@ static int32_t fresh_device(const struct br_pool *pool, uint32_t model, double *
     return best;
 }
 
+/* Answers still grow, some to many times their prompt: a batch is split well before its KV has no room, or its youngest
+ * would be preempted and prefilled again over and over. Not where compute is the limit: smaller batches need more; nor
+ * small ones. */
+static const double FILLED = .3;
+enum { FILLED_LEAST = 32 };
+
+static bool filled(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    double room = (double)(pool->devices[s->device].hw.memory_bytes - pl_model(pool, s)->weights_bytes);
+    return pl_n(s) >= FILLED_LEAST && (double)(s->kv_all + s->kv_wait) > FILLED * room;
+}
+
 /* A batch that outgrows its device is split when it is large enough to be worth it; prompts that fill their TTFT and
  * KV that has no room are reasons whatever the batch. */
 static bool replica_helps(const struct br_pool *pool, struct br_pl_slot *s, uint32_t prompt, double util,
                           double other_util)
 {
     const struct br_pl_model *m = pl_model(pool, s);
+    if (filled(pool, s) && util < 1 && other_util < util - .05)
+        return true;
     if (other_util >= util - .3)
         return false;
     bool prompts = pl_prefill_s(pool, s->device, s->model, (uint32_t)s->left + prompt) > .8 * m->ttft_s;
@@ -93,6 +107,18 @@ static double again(const struct br_pool *pool, const struct br_pl_slot *s)
     return pl_prefill_s(pool, s->device, s->model, (uint32_t)(kv / m->kv_token_bytes)) / m->ttft_s;
 }
 
+/* Of what the weights leave, the share that two slots' KV may take together: a slot that is not here in whole cannot
+ * run, and one that will never fit blocks its device for as long as its sequences last. */
+static const double MERGED_MOST = .8;
+
+static bool merges(const struct br_pool *pool, const struct br_pl_slot *s, const struct br_pl_slot *there)
+{
+    const struct br_pl_model *m = pl_model(pool, s);
+    int64_t room = pool->devices[there->device].hw.memory_bytes - m->weights_bytes;
+    int64_t kv = s->kv_all + s->kv_wait + there->kv_all + there->kv_wait + (s->left + there->left) * m->kv_token_bytes;
+    return (double)kv <= MERGED_MOST * (double)room;
+}
+
 /* The slot of the busier device that is best moved; NULL: none. */
 static struct br_pl_slot *move_choose(struct br_pool *pool, uint32_t from, uint32_t to, double difference)
 {
@@ -105,7 +131,7 @@ static struct br_pl_slot *move_choose(struct br_pool *pool, uint32_t from, uint3
         double share = pl_share(pool, s), cost = again(pool, s);
         if (pl_n(s) == 0 || index == d->step.slot || index == d->link.slot || index == d->loading ||
             share > .7 * difference || s->run.n + there->run.n > pool->options.max_batch || s->wait.n > MOST_MOVED ||
-            !pl_takes(pool, to, s->model) || (pool->options.mirror && index == d->current) ||
+            !pl_takes(pool, to, s->model) || !merges(pool, s, there) || (pool->options.mirror && index == d->current) ||
             cost > AGAIN_MOST * difference || share <= 0) /* paused ones alone relieve nobody */
             continue;
         double score =

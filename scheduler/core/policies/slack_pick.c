@@ -141,6 +141,8 @@ static bool stream(const struct boundary *b, struct br_pl_slot *best)
     if (rest > (best ? .3 : 1) * work || (best && key(b, t) >= key(b, best) - hysteresis(b, t)))
         return false;
     int64_t to_come = pl_miss(pool, t) - d->link.bytes;
+    if (to_come < 0) /* KV in flight of a sequence that has ended since: no room that the growth may count on */
+        to_come = 0;
     if (!slack_room(pool, b->now_s, t, to_come, SLACK_LATER, NULL))
         return false;
     struct pl_limits limits = {pl_rows(pool, t, fmax(chunk_s(b, t), rest)), false, d->hw.memory_bytes, false};

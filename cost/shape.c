@@ -119,9 +119,6 @@ static int check_features(const struct br_config *c, struct br_err *err)
         return br_config_refuse(c, "hidden_act", BR_ENOTSUP, err, "only silu is supported");
     if (mlp_bias)
         return br_config_refuse(c, "mlp_bias", BR_ENOTSUP, err, "not supported");
-    if (br_config_get(c, "quantization_config"))
-        return br_config_refuse(c, "quantization_config", BR_ENOTSUP, err,
-                                "quantised weights are not supported; use the float model");
     return 0;
 }
 
@@ -176,7 +173,8 @@ static int read_config(const struct br_config *c, struct br_model_shape *s, stru
     /* Qwen2 has its biases whatever the file says. */
     if (s->arch != BR_ARCH_QWEN2 && (rc = br_config_bool(c, "attention_bias", &s->qkv_bias, err)))
         return rc;
-    if ((rc = br_shape_read_rope(c, s, err)) || (rc = check_window(c, s, err)) || (rc = check_features(c, err)))
+    if ((rc = br_shape_read_rope(c, s, err)) || (rc = check_window(c, s, err)) || (rc = check_features(c, err)) ||
+        (rc = br_quant_config_read(c, &s->quant, err)))
         return rc;
     rc = br_model_shape_check(s, err);
     return rc ? br_err_wrap(err, "%s", c->file) : 0;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "cost/quant.h"
 
 enum br_arch { BR_ARCH_LLAMA, BR_ARCH_QWEN2, BR_ARCH_QWEN3 };
 enum br_dtype { BR_F32, BR_F16, BR_BF16 };
@@ -40,6 +41,7 @@ struct br_model_shape {
     int32_t bos;             /* -1: none */
     int32_t eos[BR_MAX_EOS]; /* generation_config.json's list if there, else config.json's */
     uint32_t n_eos;
+    struct br_quant_config quant; /* of the layers' matrices */
 };
 
 /* Reads DIR/config.json and, if there, DIR/generation_config.json. Errors name the file, the key and the value.

@@ -27,6 +27,18 @@ static void print_rope(const struct br_rope *r)
     printf("\n");
 }
 
+static void print_quant(const struct br_quant_config *q)
+{
+    printf("quantisation      %s", br_quant_method_name(q->method));
+    if (q->method != BR_QUANT_NONE)
+        printf(", %u bits", q->bits);
+    if (q->group)
+        printf(", groups of %u", q->group);
+    if (q->block_n)
+        printf(", blocks of %u x %u", q->block_n, q->block_k);
+    printf("\n");
+}
+
 static void print_shape(const struct br_model_shape *s)
 {
     static const char *const archs[] = {"llama", "qwen2", "qwen3"}, *const dtypes[] = {"float32", "float16",
@@ -38,6 +50,7 @@ static void print_shape(const struct br_model_shape *s)
     printf("vocabulary        %u\n", s->vocab);
     printf("context           %u positions\n", s->max_positions);
     print_rope(&s->rope);
+    print_quant(&s->quant);
     printf("config dtype      %s\n", dtypes[s->dtype]);
     printf("end ids          ");
     for (uint32_t i = 0; i < s->n_eos; i++)
@@ -47,6 +60,21 @@ static void print_shape(const struct br_model_shape *s)
     printf("KV per token      %" PRIu64 " bytes in bfloat16, %" PRIu64 " in float32\n",
            br_kv_block_bytes(s, BR_NUMERIC_BF16) / BR_KV_BLOCK_TOKENS,
            br_kv_block_bytes(s, BR_NUMERIC_F32) / BR_KV_BLOCK_TOKENS);
+}
+
+static void print_formats(const struct br_model_layout *m)
+{
+    static const char *const names[] = {"qkv", "o", "gate and up", "down"};
+    static const char *const codes[] = {"", "4-bit codes", "8-bit codes", "E4M3 numbers"};
+    for (int i = 0; i < BR_MATRICES; i++) {
+        const struct br_matrix_format *f = &m->format[i];
+        if (!f->code)
+            continue;
+        printf("%-17s %s, %s", names[i], codes[f->code], f->wide ? "F32 scales" : "F16 scales");
+        if (f->group)
+            printf(" of groups of %u", f->group);
+        printf("%s%s\n", f->zeros ? ", zero points" : "", f->indexed ? ", act order" : "");
+    }
 }
 
 static int print_weights(const char *dir, const struct br_model_shape *shape, struct br_err *err)
@@ -63,6 +91,7 @@ static int print_weights(const char *dir, const struct br_model_shape *shape, st
     printf("files             %zu, %" PRIu64 " bytes, %zu tensors\n", st->n_files, bytes, st->table.n);
     if (!rc) {
         printf("served in         %s\n", br_numeric_name(packer.layout.numeric));
+        print_formats(&packer.layout);
         printf("image             %" PRIu64 " bytes\n", br_image_file_bytes(&packer.layout));
         br_packer_free(&packer);
     }

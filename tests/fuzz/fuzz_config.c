@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     if (br_model_shape_check(&shape, &err))
         abort();
-    br_model_layout_init(&layout, &shape, BR_NUMERIC_F32);
+    br_model_layout_init(&layout, &shape, BR_NUMERIC_F32, NULL);
     bytes = br_layout_total_bytes(&layout);
     if (bytes < 4 * br_model_params(&shape) || bytes >= 1ull << 62 || !br_kv_block_bytes(&shape, BR_NUMERIC_BF16))
         abort();

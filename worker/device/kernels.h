@@ -78,11 +78,12 @@ struct br_linear_op {
     enum br_numeric numeric;
     enum br_linear_end end;
     uint32_t rows, k, n;
-    br_devptr in;      /* activations [rows][k]; with norm F32 */
-    br_devptr row;     /* with norm: uint32 [rows], which row of `in` each is; 0: all in order */
-    br_devptr norm;    /* F32 [k]; 0: none */
-    br_devptr act;     /* with norm: scratch, activations [rows][k] */
-    br_devptr weights; /* panels */
+    br_devptr in;   /* activations [rows][k]; with norm F32 */
+    br_devptr row;  /* with norm: uint32 [rows], which row of `in` each is; 0: all in order */
+    br_devptr norm; /* F32 [k]; 0: none */
+    br_devptr act;  /* with norm: scratch, activations [rows][k] */
+    struct br_matrix_format format;
+    br_devptr weights; /* panels, as format says */
     br_devptr bias;    /* F32 [n rounded up to a panel]; 0: none */
     br_devptr out;
     float eps;

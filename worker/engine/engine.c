@@ -37,22 +37,22 @@ static void embed(const struct pass *p)
 }
 
 /* out = end(rmsnorm(x) weights) */
-static void norm_linear(const struct pass *p, enum br_linear_end end, br_devptr norm, br_devptr weights, br_devptr bias,
-                        uint32_t n, br_devptr out)
+static void norm_linear(const struct pass *p, enum br_linear_end end, br_devptr norm, enum br_matrix matrix,
+                        br_devptr weights, br_devptr bias, uint32_t n, br_devptr out)
 {
     struct br_linear_op op = {.numeric = p->model->layout.numeric, .end = end, .rows = p->step.batch.rows};
     op.k = p->shape->hidden, op.n = n;
     op.in = p->model->areas.x, op.norm = norm, op.eps = p->shape->rms_eps, op.act = p->model->areas.act;
-    op.weights = weights, op.bias = bias, op.out = out;
+    op.format = p->model->layout.format[matrix], op.weights = weights, op.bias = bias, op.out = out;
     p->kernels->linear(p->stream, &op);
 }
 
 /* x += in weights */
-static void linear_add(const struct pass *p, br_devptr in, uint32_t k, br_devptr weights)
+static void linear_add(const struct pass *p, br_devptr in, uint32_t k, enum br_matrix matrix, br_devptr weights)
 {
     struct br_linear_op op = {.numeric = p->model->layout.numeric, .end = BR_LINEAR_ADD, .rows = p->step.batch.rows};
     op.k = k, op.n = p->shape->hidden;
-    op.in = in, op.weights = weights, op.out = p->model->areas.x;
+    op.in = in, op.format = p->model->layout.format[matrix], op.weights = weights, op.out = p->model->areas.x;
     p->kernels->linear(p->stream, &op);
 }
 
@@ -81,14 +81,14 @@ static void layer(const struct pass *p, uint32_t index)
     uint32_t ffn = p->model->layout.ffn_padded;
     br_devptr w = unit(p, 1 + index);
 
-    norm_linear(p, BR_LINEAR_STORE, w + at->attn_norm, w + at->qkv, maybe(w, at->qkv_bias),
+    norm_linear(p, BR_LINEAR_STORE, w + at->attn_norm, BR_MATRIX_QKV, w + at->qkv, maybe(w, at->qkv_bias),
                 (s->heads + 2 * s->kv_heads) * s->head_dim, areas->qkv);
     rope(p, index, maybe(w, at->q_norm), maybe(w, at->k_norm));
     attention(p, index);
-    linear_add(p, areas->mix, s->heads * s->head_dim, w + at->o);
+    linear_add(p, areas->mix, s->heads * s->head_dim, BR_MATRIX_O, w + at->o);
 
-    norm_linear(p, BR_LINEAR_SWIGLU, w + at->mlp_norm, w + at->gate_up, 0, 2 * ffn, areas->gated);
-    linear_add(p, areas->gated, ffn, w + at->down);
+    norm_linear(p, BR_LINEAR_SWIGLU, w + at->mlp_norm, BR_MATRIX_GATE_UP, w + at->gate_up, 0, 2 * ffn, areas->gated);
+    linear_add(p, areas->gated, ffn, BR_MATRIX_DOWN, w + at->down);
 }
 
 /* Logits of the last row of those items that want them. */

@@ -41,6 +41,7 @@ void br_image_header_fill(struct br_image_header *h, const struct br_model_layou
     h->states_at = states_at(layout->units);
     h->config_hash = config_hash;
     memcpy(&h->shape, &layout->shape, sizeof h->shape);
+    memcpy(h->format, layout->format, sizeof h->format);
     for (uint32_t i = 0; i < layout->units; i++) {
         h->unit[i].bytes = br_layout_unit_bytes(layout, i);
         h->unit[i].offset = round_up(at, h->unit[i].bytes >= HUGE_UNIT_BYTES ? BR_HUGE_PAGE : BR_PAGE);
@@ -99,7 +100,10 @@ int br_image_header_check(const struct br_image_header *h, uint64_t file_bytes, 
         return br_err_set(err, BR_ECORRUPT, "numeric %u, %u layers, %u units", h->numeric, h->shape.layers, h->units);
     if ((rc = br_model_shape_check(&h->shape, err)))
         return rc;
-    br_model_layout_init(layout, &h->shape, (enum br_numeric)h->numeric);
+    for (int i = 0; i < BR_MATRICES; i++)
+        if (!br_matrix_format_valid(&h->format[i]))
+            return br_err_set(err, BR_ECORRUPT, "matrix %d of a layer has an unknown format", i);
+    br_model_layout_init(layout, &h->shape, (enum br_numeric)h->numeric, h->format);
     expected = br_calloc(1, h->header_bytes);
     br_image_header_fill(expected, layout, h->config_hash);
     for (uint32_t i = 0; i < h->units && !rc; i++)

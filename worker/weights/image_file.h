@@ -23,6 +23,7 @@ struct br_image_header {
     uint32_t numeric, tp_rank, tp_size, states_at;
     uint64_t config_hash;
     struct br_model_shape shape;
+    struct br_matrix_format format[BR_MATRICES];
     uint64_t checksum;           /* XXH3 of the header above and of the unit table */
     uint64_t stamp;              /* of the source files; a hint, not covered by the checksum */
     uint64_t commit;             /* written last */

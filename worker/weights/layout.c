@@ -11,6 +11,25 @@ uint64_t br_panel_bytes(uint64_t k, uint64_t n, enum br_numeric numeric)
     return numeric == BR_NUMERIC_BF16 ? columns * round_up(k, 2) * 2 : columns * k * 4;
 }
 
+uint64_t br_matrix_bytes(uint64_t k, uint64_t n, enum br_numeric numeric, const struct br_matrix_format *format)
+{
+    if (!format->code)
+        return br_panel_bytes(k, n, numeric);
+    return br_quant_index_bytes(format, k) + (n + BR_PANEL - 1) / BR_PANEL * br_quant_panel_at(format, k).bytes;
+}
+
+void br_layout_matrix_size(const struct br_model_layout *m, enum br_matrix matrix, uint64_t *k, uint64_t *n)
+{
+    const struct br_model_shape *s = &m->shape;
+    uint64_t q = (uint64_t)s->heads * s->head_dim, kv = (uint64_t)s->kv_heads * s->head_dim;
+    const uint64_t sizes[BR_MATRICES][2] = {[BR_MATRIX_QKV] = {s->hidden, q + 2 * kv},
+                                            [BR_MATRIX_O] = {q, s->hidden},
+                                            [BR_MATRIX_GATE_UP] = {s->hidden, 2ull * m->ffn_padded},
+                                            [BR_MATRIX_DOWN] = {m->ffn_padded, s->hidden}};
+    *k = sizes[matrix][0];
+    *n = sizes[matrix][1];
+}
+
 /* Takes `bytes` at the end of the unit and returns where they begin. */
 static uint64_t place(uint64_t *end, uint64_t bytes)
 {
@@ -19,28 +38,38 @@ static uint64_t place(uint64_t *end, uint64_t bytes)
     return at;
 }
 
+static uint64_t place_matrix(const struct br_model_layout *m, enum br_matrix matrix, uint64_t *end)
+{
+    uint64_t k, n;
+    br_layout_matrix_size(m, matrix, &k, &n);
+    return place(end, br_matrix_bytes(k, n, m->numeric, &m->format[matrix]));
+}
+
 static void layer_layout(struct br_model_layout *m)
 {
     const struct br_model_shape *s = &m->shape;
     struct br_layer_offsets *o = &m->layer;
     uint64_t qkv_n = (uint64_t)(s->heads + 2 * s->kv_heads) * s->head_dim, end = 0;
     o->attn_norm = place(&end, 4ull * s->hidden);
-    o->qkv = place(&end, br_panel_bytes(s->hidden, qkv_n, m->numeric));
+    o->qkv = place_matrix(m, BR_MATRIX_QKV, &end);
     o->qkv_bias = s->qkv_bias ? place(&end, 4 * round_up(qkv_n, BR_PANEL)) : UINT64_MAX;
     o->q_norm = s->qk_norm ? place(&end, 4ull * s->head_dim) : UINT64_MAX;
     o->k_norm = s->qk_norm ? place(&end, 4ull * s->head_dim) : UINT64_MAX;
-    o->o = place(&end, br_panel_bytes((uint64_t)s->heads * s->head_dim, s->hidden, m->numeric));
+    o->o = place_matrix(m, BR_MATRIX_O, &end);
     o->mlp_norm = place(&end, 4ull * s->hidden);
-    o->gate_up = place(&end, br_panel_bytes(s->hidden, 2ull * m->ffn_padded, m->numeric));
-    o->down = place(&end, br_panel_bytes(m->ffn_padded, s->hidden, m->numeric));
+    o->gate_up = place_matrix(m, BR_MATRIX_GATE_UP, &end);
+    o->down = place_matrix(m, BR_MATRIX_DOWN, &end);
     o->bytes = end;
 }
 
-void br_model_layout_init(struct br_model_layout *m, const struct br_model_shape *shape, enum br_numeric numeric)
+void br_model_layout_init(struct br_model_layout *m, const struct br_model_shape *shape, enum br_numeric numeric,
+                          const struct br_matrix_format *formats)
 {
     uint64_t elt = numeric == BR_NUMERIC_BF16 ? 2 : 4, end = 0;
     *m = (struct br_model_layout){.shape = *shape, .numeric = numeric, .units = shape->layers + 2};
     m->ffn_padded = (uint32_t)round_up(shape->ffn, 32);
+    for (int i = 0; formats && i < BR_MATRICES; i++)
+        m->format[i] = formats[i];
     m->embed_bytes = round_up(shape->tied ? br_panel_bytes(shape->hidden, shape->vocab, numeric)
                                           : (uint64_t)shape->vocab * shape->hidden * elt,
                               64);

@@ -14,15 +14,31 @@ struct finder {
     const struct br_safetensors *st;
     bool *used;    /* [st->table.n] */
     bool all_bf16; /* every matrix so far */
+    bool quantised;
+    struct br_quant_config quant;
+    struct br_linear *linear; /* the next one to fill */
     struct br_err *err;
 };
 
 /* NULL and f->err unless tensor `name` is there with shape [n] (k 0) or [n, k]. */
 static const struct br_tensor *find(struct finder *f, uint64_t n, uint64_t k, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* The tensor has shape [n] (k 0) or [n, k]; marks it as used. */
+static bool find_shape(struct finder *f, const struct br_tensor *t, uint64_t n, uint64_t k)
+{
+    char has[200], asked[48];
+    f->used[t - f->st->table.tensors] = true;
+    if (t->rank == (k ? 2 : 1) && t->shape[0] == n && (!k || t->shape[1] == k))
+        return true;
+    snprintf(asked, sizeof asked, k ? "[%" PRIu64 ", %" PRIu64 "]" : "[%" PRIu64 "]", n, k);
+    br_err_set(f->err, BR_ECORRUPT, "%s: %s has shape %s, config.json asks for %s", t->file, t->name,
+               br_tensor_shape_text(t, has, sizeof has), asked);
+    return false;
+}
+
 static const struct br_tensor *find(struct finder *f, uint64_t n, uint64_t k, const char *fmt, ...)
 {
-    char name[128], has[200], asked[48];
+    char name[128];
     const struct br_tensor *t;
     va_list ap;
     va_start(ap, fmt);
@@ -36,24 +52,42 @@ static const struct br_tensor *find(struct finder *f, uint64_t n, uint64_t k, co
         return br_err_set(f->err, BR_ENOTSUP, "%s: tensor %s is %s; supported are F32, F16 and BF16", t->file, name,
                           t->dtype_name),
                NULL;
-    if (t->rank == (k ? 2 : 1) && t->shape[0] == n && (!k || t->shape[1] == k)) {
-        f->all_bf16 = f->all_bf16 && (!k || t->dtype == BR_TENSOR_BF16);
-        return t;
+    if (!find_shape(f, t, n, k))
+        return NULL;
+    f->all_bf16 = f->all_bf16 && (!k || t->dtype == BR_TENSOR_BF16);
+    return t;
+}
+
+/* A matrix of a layer: dense, or quantised where the config or the file's own types say so. */
+static const struct br_tensor *find_linear(struct finder *f, uint64_t n, uint64_t k, uint32_t layer, const char *name)
+{
+    struct br_linear *linear = f->linear++;
+    char base[96], full[128];
+    const struct br_tensor *t;
+    linear->n = n;
+    snprintf(base, sizeof base, "model.layers.%u.%s", layer, name);
+    snprintf(full, sizeof full, "%s.weight", base);
+    t = br_safetensors_find(f->st, full);
+    if (t && br_quant_block_kind(t->dtype_name)) {
+        if (!find_shape(f, t, n, k) || br_quant_of_blocks(t, &linear->quant, f->err))
+            return NULL;
+    } else if (f->quant.method == BR_QUANT_NONE || (t && t->dtype != BR_TENSOR_OTHER)) {
+        return linear->tensor = find(f, n, k, "%s", full);
+    } else if (br_quant_find(f->st, &f->quant, base, n, k, f->used, &linear->quant, f->err)) {
+        return NULL;
     }
-    snprintf(asked, sizeof asked, k ? "[%" PRIu64 ", %" PRIu64 "]" : "[%" PRIu64 "]", n, k);
-    br_err_set(f->err, BR_ECORRUPT, "%s: %s has shape %s, config.json asks for %s", t->file, name,
-               br_tensor_shape_text(t, has, sizeof has), asked);
-    return NULL;
+    f->quantised = true;
+    return linear->tensor = linear->quant.weight;
 }
 
 static bool find_attention(struct finder *f, const struct br_model_shape *s, uint32_t i, struct br_layer_tensors *t)
 {
     static const char p[] = "model.layers";
     uint64_t q = (uint64_t)s->heads * s->head_dim, kv = (uint64_t)s->kv_heads * s->head_dim;
-    if (!(t->q = find(f, q, s->hidden, "%s.%u.self_attn.q_proj.weight", p, i)) ||
-        !(t->k = find(f, kv, s->hidden, "%s.%u.self_attn.k_proj.weight", p, i)) ||
-        !(t->v = find(f, kv, s->hidden, "%s.%u.self_attn.v_proj.weight", p, i)) ||
-        !(t->o = find(f, s->hidden, q, "%s.%u.self_attn.o_proj.weight", p, i)))
+    if (!(t->q = find_linear(f, q, s->hidden, i, "self_attn.q_proj")) ||
+        !(t->k = find_linear(f, kv, s->hidden, i, "self_attn.k_proj")) ||
+        !(t->v = find_linear(f, kv, s->hidden, i, "self_attn.v_proj")) ||
+        !(t->o = find_linear(f, s->hidden, q, i, "self_attn.o_proj")))
         return false;
     if (s->qkv_bias && (!(t->q_bias = find(f, q, 0, "%s.%u.self_attn.q_proj.bias", p, i)) ||
                         !(t->k_bias = find(f, kv, 0, "%s.%u.self_attn.k_proj.bias", p, i)) ||
@@ -70,9 +104,9 @@ static bool find_layer(struct finder *f, const struct br_model_shape *s, uint32_
     static const char p[] = "model.layers";
     return find_attention(f, s, i, t) && (t->attn_norm = find(f, s->hidden, 0, "%s.%u.input_layernorm.weight", p, i)) &&
            (t->mlp_norm = find(f, s->hidden, 0, "%s.%u.post_attention_layernorm.weight", p, i)) &&
-           (t->gate = find(f, s->ffn, s->hidden, "%s.%u.mlp.gate_proj.weight", p, i)) &&
-           (t->up = find(f, s->ffn, s->hidden, "%s.%u.mlp.up_proj.weight", p, i)) &&
-           (t->down = find(f, s->hidden, s->ffn, "%s.%u.mlp.down_proj.weight", p, i));
+           (t->gate = find_linear(f, s->ffn, s->hidden, i, "mlp.gate_proj")) &&
+           (t->up = find_linear(f, s->ffn, s->hidden, i, "mlp.up_proj")) &&
+           (t->down = find_linear(f, s->hidden, s->ffn, i, "mlp.down_proj"));
 }
 
 static bool find_all(struct finder *f, const struct br_model_shape *s, struct br_packer *p)
@@ -151,25 +185,74 @@ static int check_extra(const struct finder *f, const struct br_model_shape *s, s
 static void numeric_choose(const struct finder *f, enum br_numeric *numeric)
 {
     if (*numeric == BR_NUMERIC_AUTO)
-        *numeric = f->all_bf16 ? BR_NUMERIC_BF16 : BR_NUMERIC_F32;
-    else if (*numeric == BR_NUMERIC_BF16 && !f->all_bf16)
+        *numeric = f->all_bf16 || f->quantised ? BR_NUMERIC_BF16 : BR_NUMERIC_F32;
+    if (*numeric == BR_NUMERIC_BF16 && !f->all_bf16)
         br_log(BR_WARN, "weights_rounded", "dir=%s numeric=bf16 reason=%s", BR_Q(f->st->dir),
                BR_Q("some matrices are F32 or F16; they are rounded to the nearest BF16"));
 }
 
-int br_packer_init(struct br_packer *p, const struct br_safetensors *st, const struct br_model_shape *shape,
+/* Quantised checkpoints may be padded beyond config.json's intermediate_size, so that groups divide among GPUs (29568
+ * to 29696 in Qwen's): the tensors decide. */
+static void ffn_of_tensors(const struct finder *f, struct br_model_shape *s)
+{
+    struct br_quant_source gate;
+    struct br_err err;
+    enum { MOST = 1024 };
+    if (s->quant.method == BR_QUANT_NONE ||
+        br_quant_find(f->st, &s->quant, "model.layers.0.mlp.gate_proj", 0, s->hidden, NULL, &gate, &err))
+        return; /* not there or not as expected: found out when it is asked for */
+    if (gate.n <= s->ffn || gate.n > (uint64_t)s->ffn + MOST)
+        return;
+    br_log(BR_INFO, "weights_padded", "dir=%s intermediate_size=%u tensors=%" PRIu64, BR_Q(f->st->dir), s->ffn, gate.n);
+    s->ffn = (uint32_t)gate.n;
+}
+
+/* One format a matrix of all layers; bytes are saved where all agree. */
+static void formats_choose(struct br_packer *p, struct br_matrix_format formats[BR_MATRICES])
+{
+    for (int m = 0; m < BR_MATRICES; m++) {
+        for (uint32_t i = 0; i < p->layout.shape.layers; i++) {
+            struct br_linear_set set = br_packer_linears(p, i, (enum br_matrix)m);
+            struct br_matrix_format f = br_quant_format_of(&set);
+            formats[m] = i ? br_quant_format_join(&formats[m], &f) : f;
+        }
+        if (formats[m].code == BR_CODE_NONE)
+            br_log(BR_WARN, "weights_dequantised", "matrix=%d reason=%s", m,
+                   BR_Q("its tensors are of formats that do not go together; it takes 16 or 32 bits a weight"));
+    }
+}
+
+static void layout_choose(const struct finder *f, struct br_packer *p, const struct br_model_shape *shape,
+                          enum br_numeric numeric)
+{
+    struct br_matrix_format formats[BR_MATRICES] = {0};
+    br_model_layout_init(&p->layout, shape, numeric, NULL);
+    if (f->quantised) {
+        formats_choose(p, formats);
+        br_model_layout_init(&p->layout, shape, numeric, formats);
+    } else {
+        free(p->linears);
+        p->linears = NULL;
+    }
+}
+
+int br_packer_init(struct br_packer *p, const struct br_safetensors *st, const struct br_model_shape *asked,
                    enum br_numeric numeric, struct br_err *err)
 {
-    struct finder f = {.st = st, .used = br_calloc(st->table.n + 1, 1), .all_bf16 = true, .err = err};
+    struct br_model_shape s = *asked, *shape = &s;
+    struct finder f = {.st = st, .used = br_calloc(st->table.n + 1, 1), .all_bf16 = true, .quant = s.quant, .err = err};
     int rc = 0;
-    *p = (struct br_packer){.layers = br_calloc(shape->layers, sizeof *p->layers)};
+    *p = (struct br_packer){.layers = br_calloc(s.layers, sizeof *p->layers),
+                            .linears = br_calloc((size_t)s.layers * BR_LINEARS, sizeof *p->linears)};
+    f.linear = p->linears;
+    ffn_of_tensors(&f, shape);
     if (!find_all(&f, shape, p))
         rc = err->code;
     else
         rc = check_extra(&f, shape, err);
     if (!rc) {
         numeric_choose(&f, &numeric);
-        br_model_layout_init(&p->layout, shape, numeric);
+        layout_choose(&f, p, shape, numeric);
     } else {
         br_packer_free(p);
         br_err_wrap(err, "%s", st->dir);

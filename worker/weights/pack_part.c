@@ -1,5 +1,6 @@
 #include "worker/weights/pack_part.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "worker/weights/panel.h"
@@ -56,26 +57,60 @@ static struct br_pack_part gate_up_part(const struct br_packer *p, const struct 
     return part;
 }
 
+/* One or two parts: the index, the panels. */
+static uint32_t linears_parts(const struct br_packer *p, uint32_t layer, enum br_matrix matrix, uint64_t at,
+                              struct br_pack_part *out)
+{
+    struct br_pack_part part = {.set = br_packer_linears(p, layer, matrix), .format = p->layout.format[matrix]};
+    uint64_t index = br_quant_index_bytes(&part.format, part.set.k_padded);
+    uint32_t n = 0;
+    part.at = at;
+    if (index) {
+        part.kind = BR_PART_INDEX;
+        part.steps = 1;
+        part.step_bytes = index;
+        out[n++] = part;
+    }
+    part.kind = BR_PART_LINEARS;
+    part.steps = br_quant_panels(&part.set);
+    part.step_bytes = br_matrix_bytes(part.set.k_padded, BR_PANEL, p->layout.numeric, &part.format) - index;
+    part.at = at + index;
+    out[n++] = part;
+    return n;
+}
+
+/* The matrix as it is, or as what stands for it in a quantised model. */
+static uint32_t matrix_parts(const struct br_packer *p, const struct br_layer_tensors *t, enum br_matrix matrix,
+                             const struct br_pack_part *dense, struct br_pack_part *out)
+{
+    if (p->linears)
+        return linears_parts(p, (uint32_t)(t - p->layers), matrix, dense->at, out);
+    *out = *dense;
+    return 1;
+}
+
 static uint32_t layer_parts(const struct br_packer *p, const struct br_layer_tensors *t, struct br_pack_part *out)
 {
     const struct br_model_shape *s = &p->layout.shape;
     const struct br_layer_offsets *at = &p->layout.layer;
+    struct br_pack_part qkv = qkv_part(p, t), gate_up = gate_up_part(p, t);
+    struct br_pack_part o = matrix_part(p, at->o, t->o, s->hidden, (uint64_t)s->heads * s->head_dim);
+    struct br_pack_part down = matrix_part(p, at->down, t->down, s->hidden, s->ffn);
     uint32_t n = 0;
+    down.k_padded = p->layout.ffn_padded;
+    down.step_bytes = br_panel_bytes(p->layout.ffn_padded, BR_PANEL, p->layout.numeric);
     out[n++] = vector_part(at->attn_norm, t->attn_norm, NULL, NULL);
-    out[n++] = qkv_part(p, t);
+    n += matrix_parts(p, t, BR_MATRIX_QKV, &qkv, out + n);
     if (s->qkv_bias)
         out[n++] = vector_part(at->qkv_bias, t->q_bias, t->k_bias, t->v_bias);
     if (s->qk_norm) {
         out[n++] = vector_part(at->q_norm, t->q_norm, NULL, NULL);
         out[n++] = vector_part(at->k_norm, t->k_norm, NULL, NULL);
     }
-    out[n++] = matrix_part(p, at->o, t->o, s->hidden, (uint64_t)s->heads * s->head_dim);
+    n += matrix_parts(p, t, BR_MATRIX_O, &o, out + n);
     out[n++] = vector_part(at->mlp_norm, t->mlp_norm, NULL, NULL);
-    out[n++] = gate_up_part(p, t);
-    out[n] = matrix_part(p, at->down, t->down, s->hidden, s->ffn);
-    out[n].k_padded = p->layout.ffn_padded;
-    out[n].step_bytes = br_panel_bytes(p->layout.ffn_padded, BR_PANEL, p->layout.numeric);
-    return n + 1;
+    n += matrix_parts(p, t, BR_MATRIX_GATE_UP, &gate_up, out + n);
+    return n + matrix_parts(p, t, BR_MATRIX_DOWN, &down, out + n);
 }
 
 static struct br_pack_part embedding_part(const struct br_packer *p)
@@ -179,6 +214,14 @@ void br_pack_steps(const struct br_packer *p, const struct br_pack_part *part, u
                    const unsigned char *const at[BR_PART_TENSORS], unsigned char *out)
 {
     struct panel_source src = {.part = part, .at = at};
+    if (part->kind == BR_PART_INDEX) {
+        br_quant_pack_index(&part->set, out, part->step_bytes);
+        return;
+    }
+    if (part->kind == BR_PART_LINEARS) {
+        br_quant_pack(&part->set, &part->format, p->layout.numeric, first, n, out);
+        return;
+    }
     br_pack_ranges(part, first, n, src.ranges);
     if (part->kind == BR_PART_ROWS) {
         br_values_convert(at[0], part->tensor[0]->dtype, n * part->k, p->layout.numeric, out);
@@ -188,6 +231,49 @@ void br_pack_steps(const struct br_packer *p, const struct br_pack_part *part, u
     } else {
         panels_pack(&src, p->layout.numeric, first, n, out);
     }
+}
+
+/* Bytes [from, to) of the tensors of a set, one behind the other. */
+static void set_hash(const struct br_linear_set *set, uint64_t from, uint64_t to, XXH3_state_t *state)
+{
+    const struct br_tensor *t[BR_QUANT_TENSORS];
+    for (uint32_t part = 0; part < set->parts; part++) {
+        int n = br_linear_tensors(set->part[part], t);
+        for (int i = 0; i < n; i++) {
+            uint64_t bytes = t[i]->bytes, begin = from < bytes ? from : bytes, end = to < bytes ? to : bytes;
+            if (begin < end)
+                XXH3_64bits_update(state, t[i]->data + begin, end - begin);
+            if (from == 0)
+                XXH3_64bits_update(state, t[i]->name, strlen(t[i]->name));
+            from -= begin;
+            to -= end;
+        }
+    }
+}
+
+static uint64_t set_bytes(const struct br_linear_set *set)
+{
+    const struct br_tensor *t[BR_QUANT_TENSORS];
+    uint64_t bytes = 0;
+    for (uint32_t part = 0; part < set->parts; part++) {
+        int n = br_linear_tensors(set->part[part], t);
+        for (int i = 0; i < n; i++)
+            bytes += t[i]->bytes;
+    }
+    return bytes;
+}
+
+uint64_t br_pack_linears_hash(const struct br_pack_part *part, uint64_t first, uint64_t n)
+{
+    uint64_t bytes = set_bytes(&part->set), each = (bytes + part->steps - 1) / part->steps, sum;
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        abort();
+    XXH3_64bits_reset(state);
+    set_hash(&part->set, first * each, (first + n) * each, state);
+    sum = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return sum;
 }
 
 void br_pack_gaps(const struct br_packer *p, uint32_t unit, unsigned char *out)

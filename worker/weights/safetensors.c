@@ -1,5 +1,6 @@
 #include "worker/weights/safetensors.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,6 +15,7 @@
 #include <xxhash.h>
 
 #include "base/buf.h"
+#include "worker/weights/gguf.h"
 
 static const char g_single[] = "model.safetensors", g_index[] = "model.safetensors.index.json";
 
@@ -192,6 +194,35 @@ static int open_single(struct br_safetensors *st, struct br_err *err)
     return read_files(st, err);
 }
 
+/* The folder's only *.gguf; false: there is none, or several. */
+static bool find_gguf(const char *dir, char *name, size_t size)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+    int n = 0;
+    while (d && (e = readdir(d))) {
+        size_t len = strlen(e->d_name);
+        if (len > 5 && strcmp(e->d_name + len - 5, ".gguf") == 0 && snprintf(name, size, "%s", e->d_name) < (int)size)
+            n++;
+    }
+    if (d)
+        closedir(d);
+    return n == 1;
+}
+
+static int open_gguf(struct br_safetensors *st, const char *name, struct br_err *err)
+{
+    struct br_gguf_info info;
+    int rc;
+    st->files = br_calloc(1, sizeof *st->files);
+    st->files[0].name = br_strdup(name);
+    st->n_files = 1;
+    if ((rc = file_map(st->dir, &st->files[0], err)) ||
+        (rc = br_gguf_parse(st->files[0].map, st->files[0].bytes, st->files[0].name, &st->table, &info, err)))
+        return rc;
+    return br_gguf_adapt(&st->table, &info, &st->copies, err);
+}
+
 /* One that cannot be reached (a loop of links, no permission) is there: opening it says why. */
 static bool is_there(const char *path)
 {
@@ -201,13 +232,17 @@ static bool is_there(const char *path)
 int br_safetensors_open(const char *dir, struct br_safetensors **out, struct br_err *err)
 {
     struct br_safetensors *st = br_calloc(1, sizeof *st);
-    char path[4096];
+    char path[4096], index[4096], gguf[256];
     int rc;
     st->dir = br_strdup(dir);
-    if (snprintf(path, sizeof path, "%s/%s", dir, g_single) >= (int)sizeof path - 32)
+    if (snprintf(path, sizeof path, "%s/%s", dir, g_single) >= (int)sizeof path - 32) {
         rc = br_err_set(err, BR_EINVAL, "path too long");
-    else
-        rc = is_there(path) ? open_single(st, err) : open_sharded(st, err);
+    } else {
+        snprintf(index, sizeof index, "%s/%s", dir, g_index);
+        rc = is_there(path)                                          ? open_single(st, err)
+             : !is_there(index) && find_gguf(dir, gguf, sizeof gguf) ? open_gguf(st, gguf, err)
+                                                                     : open_sharded(st, err);
+    }
     if (rc) {
         br_safetensors_close(st);
         return br_err_wrap(err, "%s", dir);
@@ -227,6 +262,7 @@ void br_safetensors_close(struct br_safetensors *st)
         free(st->files[i].name);
     }
     free(st->files);
+    free(st->copies);
     free(st->dir);
     free(st);
 }

@@ -10,6 +10,7 @@
 #ifndef BRIAREUS_WORKER_WEIGHTS_SAFETENSORS_H
 #define BRIAREUS_WORKER_WEIGHTS_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,9 +61,11 @@ struct br_safetensors {
     struct br_tensor_table table; /* of all files */
     struct br_safetensors_file *files;
     size_t n_files;
+    unsigned char *copies; /* of a GGUF file: tensors that had to be written anew */
 };
 
-/* Errors name folder, file, tensor and numbers. BR_ENOENT: neither file is there. */
+/* A folder without either that holds one *.gguf is opened as that (gguf.h). Errors name folder, file, tensor and
+ * numbers. BR_ENOENT: neither file is there. */
 int br_safetensors_open(const char *dir, struct br_safetensors **out, struct br_err *err);
 void br_safetensors_close(struct br_safetensors *st);
 /* NULL: no such tensor. */
@@ -71,6 +74,12 @@ const struct br_tensor *br_safetensors_find(const struct br_safetensors *st, con
 /* Hash of device, inode, size and mtime. */
 struct stat;
 uint64_t br_safetensors_stamp(const struct stat *sb);
+
+/* False: the tensor was written anew (GGUF), it lies in memory. */
+static inline bool br_safetensors_in_file(const struct br_safetensors_file *file, const struct br_tensor *tensor)
+{
+    return tensor->data >= file->map && tensor->data <= file->map + file->bytes;
+}
 
 /* "[2048, 128]", for messages. */
 const char *br_tensor_shape_text(const struct br_tensor *tensor, char *buf, size_t size);

@@ -203,6 +203,10 @@ int br_weight_source_read(struct br_weight_source *src, const struct br_pack_ran
     br_read_buffer_grow(buffer, total);
     for (uint32_t i = 0; i < n; i++) {
         size_t file = file_of(src, ranges[i].tensor);
+        if (!br_safetensors_in_file(&src->st->files[file], ranges[i].tensor)) {
+            at[i] = ranges[i].tensor->data + ranges[i].at;
+            continue;
+        }
         uint64_t begin = (uint64_t)(ranges[i].tensor->data - src->st->files[file].map) + ranges[i].at;
         uint64_t from = begin & ~(ALIGN - 1ull), to = (begin + ranges[i].bytes + ALIGN - 1) & ~(ALIGN - 1ull);
         at[i] = buffer->data + used + (begin - from);

@@ -111,7 +111,8 @@ static int item_read(struct br_unit_load *l, uint32_t item, struct br_load_buffe
     int rc = br_weight_source_read(l->source, ranges, n_ranges, &buffers->in, at, err);
     if (rc)
         return rc;
-    l->hashes[item] = ranges_hash(ranges, n_ranges, at);
+    l->hashes[item] =
+        part->kind == BR_PART_LINEARS ? br_pack_linears_hash(part, first, n) : ranges_hash(ranges, n_ranges, at);
     if (l->task == BR_UNIT_CONTENT)
         return 0;
     uint64_t to = part->at + first * part->step_bytes, bytes = n * part->step_bytes;

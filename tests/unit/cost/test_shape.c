@@ -176,7 +176,7 @@ static void bad_values_name_file_key_and_value(void **state)
         {"layer_types", "[\"full_attention\",\"sliding_attention\"]", "only full_attention"},
         {"hidden_act", "\"gelu\"", "gelu"},
         {"mlp_bias", "true", "not supported"},
-        {"quantization_config", "{\"quant_method\":\"awq\"}", "awq"},
+        {"quantization_config", "{\"quant_method\":\"bitsandbytes\"}", "bitsandbytes"},
         {"partial_rotary_factor", "0.5", "only 1"},
         {"rope_scaling", "{\"type\":\"longrope\",\"factor\":2.0}", "longrope"},
         {"rope_scaling", "{\"type\":\"linear\"}", "factor is missing"},

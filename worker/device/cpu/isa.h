@@ -7,6 +7,8 @@
 /* Part of the numeric profile: to be raised whenever a kernel's bits change. */
 enum { CPU_KERNEL_VERSION = 1 };
 
+/* Rows of one matrix task: a panel stays in the L2 cache while they pass. */
+enum { CPU_LINEAR_ROWS = 96 };
 /* Attention: rows (positions x query heads of one KV head) that share a pass over K and V, at most. */
 enum { CPU_ATTENTION_ROWS = 48 };
 /* Scratch of one compute thread; the largest user is attention (see attend.h). */
@@ -19,6 +21,10 @@ struct cpu_kernel_set {
     /* Columns [64 panel, 64 panel + 64) of rows [row, row + rows): product and its end. act: activations of all rows.
      */
     void (*linear_tile)(const struct br_linear_op *op, const void *act, uint32_t panel, uint32_t row, uint32_t rows);
+    /* The same for weights with a format, unpacked into scratch a stretch of inputs at a time: the bits are those of
+     * the dequantised weights in panels. At most CPU_LINEAR_ROWS rows. */
+    void (*linear_quant)(const struct br_linear_op *op, const void *act, uint32_t panel, uint32_t row, uint32_t rows,
+                         void *scratch);
     void (*embed_row)(const struct br_embed_op *op, uint32_t row);
     void (*rope_row)(const struct br_rope_op *op, uint32_t row, void *scratch);
     /* Rows [row, row + rows) of an item, all query heads of one KV head. */

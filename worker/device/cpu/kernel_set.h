@@ -23,6 +23,7 @@ static inline uint32_t at_most_16(uint32_t n)
 #include "worker/device/cpu/linear_end.h"
 
 #include "worker/device/cpu/linear.h"
+#include "worker/device/cpu/linear_quant.h"
 #include "worker/device/cpu/rows.h"
 #undef CELL_ELTS
 #undef ELT
@@ -46,9 +47,10 @@ static inline uint32_t at_most_16(uint32_t n)
 #else
 #include "worker/device/cpu/linear.h"
 #endif
+#include "worker/device/cpu/linear_quant.h"
 #include "worker/device/cpu/rows.h"
 
 #define KERNEL_SET(t)                                                                                                  \
     {                                                                                                                  \
-        norm_row_##t, linear_tile_##t, embed_row_##t, rope_row_##t, attend_##t                                         \
+        norm_row_##t, linear_tile_##t, linear_quant_##t, embed_row_##t, rope_row_##t, attend_##t                       \
     }

@@ -4,9 +4,6 @@
 
 #include "worker/device/cpu/cpu.h"
 
-/* Rows of one matrix task: a panel stays in the L2 cache while they pass. */
-enum { LINEAR_ROWS = 96 };
-
 static const struct cpu_kernel_set *kernel_set(const struct cpu_device *dev, enum br_numeric numeric)
 {
     return numeric == BR_NUMERIC_BF16 ? &dev->isa->bf16 : &dev->isa->f32;
@@ -111,12 +108,15 @@ static void norm_task(const void *arg, uint32_t task, void *scratch)
 
 static void linear_task(const void *arg, uint32_t task, void *scratch)
 {
-    (void)scratch;
     const struct job *job = arg;
     const struct br_linear_op *op = job->op;
     uint32_t first = task % job->row_tasks * job->rows_each;
     const void *act = cpu_ptr(op->norm ? op->act : op->in);
-    job->set->linear_tile(op, act, task / job->row_tasks, first, rows_of_task(job, first));
+    uint32_t panel = task / job->row_tasks, rows = rows_of_task(job, first);
+    if (op->format.code)
+        job->set->linear_quant(op, act, panel, first, rows, scratch);
+    else
+        job->set->linear_tile(op, act, panel, first, rows);
 }
 
 static void linear_run(struct cpu_device *dev, const void *args)
@@ -125,7 +125,7 @@ static void linear_run(struct cpu_device *dev, const void *args)
     struct job job = row_job(dev, op, op->numeric, op->rows);
     if (op->norm)
         cpu_pool_run(dev->pool, norm_task, &job, row_tasks(&job));
-    job.rows_each = LINEAR_ROWS;
+    job.rows_each = CPU_LINEAR_ROWS;
     job.row_tasks = row_tasks(&job);
     cpu_pool_run(dev->pool, linear_task, &job, job.row_tasks * ((op->n + BR_PANEL - 1) / BR_PANEL));
 }

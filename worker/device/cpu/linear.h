@@ -20,3 +20,29 @@ static void FN(linear_tile)(const struct br_linear_op *op, const void *act, uint
         row += height;
     }
 }
+
+/* y [rows][64] = (or, going on, +=) the product of rows of activations with `cells` cells of 64 columns. configured: 0
+ * at first, kept from call to call; quant_product_end behind the last one. */
+static void FN(quant_product)(const char *act, size_t stride, const char *cells, uint32_t n_cells, uint32_t rows,
+                              bool go_on, float *y, uint32_t *configured)
+{
+    const char *run;
+    struct tile t = {.a_stride = stride, .run = &run, .runs = 1, .run_cells = n_cells, .step = 4 * BR_PANEL};
+    t.c_stride = BR_PANEL;
+    t.go_on = go_on;
+    (void)configured;
+    for (uint32_t row = 0; row < rows;) {
+        uint32_t height = FN(tile_height)(rows - row);
+        t.a = act + row * stride;
+        for (int j = 0; j < BR_PANEL; j += 16 * TILE_GROUPS) {
+            run = cells + 4 * j;
+            t.c = y + (size_t)row * BR_PANEL + j;
+            FN(panel)[height - 1](&t);
+        }
+        row += height;
+    }
+}
+
+static void FN(quant_product_end)(void)
+{
+}

@@ -64,13 +64,25 @@ static void amx_tail_rows(struct amx_tail *tail, const char *a, size_t stride, u
         memcpy(tail->a + (size_t)i * AMX_VECTOR_BYTES, a + i * stride, (size_t)tail->cells * 4);
 }
 
-static void amx_rows(const char *a, size_t stride, const char *w, uint32_t stretches, struct amx_tail *tail,
-                     uint32_t rows, bool streaming)
+/* The sums so far; NULL: none. */
+static void amx_begin(const float *y)
 {
+    if (y) {
+        _tile_loadd(0, y, 4 * BR_PANEL);
+        _tile_loadd(1, y + 16, 4 * BR_PANEL);
+        _tile_loadd(2, y + 32, 4 * BR_PANEL);
+        _tile_loadd(3, y + 48, 4 * BR_PANEL);
+        return;
+    }
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
+}
+
+static void amx_rows(const char *a, size_t stride, const char *w, uint32_t stretches, struct amx_tail *tail,
+                     uint32_t rows, bool streaming)
+{
     for (uint32_t s = 0; s < stretches; s++) {
         if (streaming)
             amx_prefetch(w);
@@ -84,6 +96,15 @@ static void amx_rows(const char *a, size_t stride, const char *w, uint32_t stret
     }
 }
 
+static void amx_tail_weights(struct amx_tail *tail, const char *w, uint32_t cells)
+{
+    tail->cells = cells % AMX_CELLS;
+    if (!tail->cells)
+        return;
+    memset(&tail->a, 0, sizeof tail->a + sizeof tail->w);
+    memcpy(tail->w, w + (size_t)(cells - tail->cells) * 4 * BR_PANEL, (size_t)tail->cells * 4 * BR_PANEL);
+}
+
 static void FN(linear_tile)(const struct br_linear_op *op, const void *act, uint32_t panel, uint32_t row, uint32_t rows)
 {
     uint32_t cells = (op->k + CELL_ELTS - 1) / CELL_ELTS, configured = 0;
@@ -91,20 +112,41 @@ static void FN(linear_tile)(const struct br_linear_op *op, const void *act, uint
     const char *w = (const char *)cpu_at(op->weights) + (size_t)panel * cells * 4 * BR_PANEL;
     _Alignas(64) float y[AMX_ROWS * BR_PANEL];
     struct amx_tail tail;
-    tail.cells = cells % AMX_CELLS;
-    if (tail.cells) {
-        memset(&tail.a, 0, sizeof tail.a + sizeof tail.w);
-        memcpy(tail.w, w + (size_t)(cells - tail.cells) * 4 * BR_PANEL, (size_t)tail.cells * 4 * BR_PANEL);
-    }
+    amx_tail_weights(&tail, w, cells);
     for (uint32_t last = row + rows; row < last;) {
         uint32_t height = last - row < AMX_ROWS ? last - row : AMX_ROWS;
         if (height != configured)
             amx_configure(height);
         configured = height;
+        amx_begin(NULL);
         amx_rows((const char *)act + row * stride, stride, w, cells / AMX_CELLS, &tail, height, rows <= AMX_ROWS);
         amx_store(y);
         FN(linear_end)(op, panel, row, height, y);
         row += height;
     }
+    _tile_release();
+}
+
+/* y [rows][64] = (or, going on, +=) the product of rows of activations with `cells` cells of 64 columns. configured: 0
+ * at first, kept from call to call; quant_product_end behind the last one. */
+static void FN(quant_product)(const char *act, size_t stride, const char *cells, uint32_t n_cells, uint32_t rows,
+                              bool go_on, float *y, uint32_t *configured)
+{
+    struct amx_tail tail;
+    amx_tail_weights(&tail, cells, n_cells);
+    for (uint32_t row = 0; row < rows;) {
+        uint32_t height = rows - row < AMX_ROWS ? rows - row : AMX_ROWS;
+        if (height != *configured)
+            amx_configure(height);
+        *configured = height;
+        amx_begin(go_on ? y + (size_t)row * BR_PANEL : NULL);
+        amx_rows(act + row * stride, stride, cells, n_cells / AMX_CELLS, &tail, height, false);
+        amx_store(y + (size_t)row * BR_PANEL);
+        row += height;
+    }
+}
+
+static void FN(quant_product_end)(void)
+{
     _tile_release();
 }

@@ -18,6 +18,7 @@ struct tile {
     uint32_t lanes;         /* edge: columns there are */
     float *c;               /* out, rows c_stride floats apart */
     size_t c_stride;
+    bool go_on; /* the sums go on from what c holds */
 };
 typedef void tile_fn(const struct tile *);
 
@@ -37,7 +38,7 @@ enum { TILE_PREFETCH_BYTES = 2048 };
 #define TILE_EACH_GROUP_(n) TILE_PASTE(TILE_EACH_GROUP_, n)
 #define TILE_EACH_GROUP TILE_EACH_GROUP_(TILE_GROUPS)
 
-#define TILE_ZERO(i, j) VF c##i##j = v_set(0);
+#define TILE_ZERO(i, j) VF c##i##j = t->go_on ? v_load(t->c + i * t->c_stride + 16 * j) : v_set(0);
 #define TILE_MAC(i, j) c##i##j = MAC(c##i##j, b##j, x);
 #define TILE_STORE(i, j) v_store(t->c + i * t->c_stride + 16 * j, c##i##j);
 #define TILE_PANEL_LOAD(i, j) VB b##j = vb_load(b + 64 * j);

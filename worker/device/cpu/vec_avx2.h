@@ -65,6 +65,10 @@ static inline VF v_fma(VF a, VF b, VF c)
 {
     return (VF){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
+static inline VF v_fma_once(VF a, VF b, VF c)
+{
+    return v_fma(a, b, c);
+}
 static inline VF v_select_n(VF a, VF b, uint32_t n)
 {
     return (VF){_mm256_blendv_ps(b.lo, a.lo, _mm256_castsi256_ps(lanes(n, 0))),
@@ -166,5 +170,92 @@ static inline VF mac_bf16(VF c, VB b, VA a)
     c.lo = _mm256_fmadd_ps(low_half(b.lo), even, _mm256_fmadd_ps(high_half(b.lo), odd, c.lo));
     c.hi = _mm256_fmadd_ps(low_half(b.hi), even, _mm256_fmadd_ps(high_half(b.hi), odd, c.hi));
     return c;
+}
+
+/* Codes of quantised weights: 16 words, of which a part is wanted. */
+static inline VB vb_shift(VB b, uint32_t bits)
+{
+    return (VB){_mm256_srli_epi32(b.lo, (int)bits), _mm256_srli_epi32(b.hi, (int)bits)};
+}
+/* The low nibble, the low byte as numbers. */
+static inline VF vb_masked(VB b, int mask)
+{
+    __m256i m = _mm256_set1_epi32(mask);
+    return (VF){_mm256_cvtepi32_ps(_mm256_and_si256(b.lo, m)), _mm256_cvtepi32_ps(_mm256_and_si256(b.hi, m))};
+}
+static inline VF v_of_nibble(VB b)
+{
+    return vb_masked(b, 15);
+}
+static inline VF v_of_byte(VB b)
+{
+    return vb_masked(b, 255);
+}
+/* The low byte as E4M3. Below the normals: with the implicit one, then without it; NaN is not known. */
+static inline __m256 e4m3_8(__m256i b)
+{
+    __m256i rest = _mm256_and_si256(b, _mm256_set1_epi32(0x7f));
+    __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32(8), rest), bits = _mm256_slli_epi32(rest, 20);
+    bits = _mm256_add_epi32(bits, _mm256_set1_epi32(120 << 23));
+    bits = _mm256_add_epi32(bits, _mm256_and_si256(low, _mm256_set1_epi32(1 << 23)));
+    __m256 one = _mm256_and_ps(_mm256_castsi256_ps(low), _mm256_set1_ps(0x1p-6f));
+    __m256i sign = _mm256_slli_epi32(_mm256_and_si256(b, _mm256_set1_epi32(0x80)), 24);
+    return _mm256_xor_ps(_mm256_sub_ps(_mm256_castsi256_ps(bits), one), _mm256_castsi256_ps(sign));
+}
+static inline VF v_of_e4m3(VB b)
+{
+    return (VF){e4m3_8(b.lo), e4m3_8(b.hi)};
+}
+static inline VF v_load_f16(const uint16_t *p)
+{
+    return (VF){_mm256_cvtph_ps(_mm_loadu_si128((const void *)p)),
+                _mm256_cvtph_ps(_mm_loadu_si128((const void *)(p + 8)))};
+}
+static inline VF v_load_u8(const uint8_t *p)
+{
+    __m128i b = _mm_loadu_si128((const void *)p);
+    return (VF){_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(b)),
+                _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_unpackhi_epi64(b, b)))};
+}
+/* Cells of two BF16, rounded: low halves from even, high ones from odd. */
+static inline void vb_store_pair(void *p, VF even, VF odd)
+{
+    __m256i lo = _mm256_or_si256(narrow8(even.lo), _mm256_slli_epi32(narrow8(odd.lo), 16));
+    __m256i hi = _mm256_or_si256(narrow8(even.hi), _mm256_slli_epi32(narrow8(odd.hi), 16));
+    _mm256_storeu_si256(p, lo);
+    _mm256_storeu_si256((__m256i *)p + 1, hi);
+}
+static inline void vb_store(void *p, VB b)
+{
+    _mm256_storeu_si256(p, b.lo);
+    _mm256_storeu_si256((__m256i *)p + 1, b.hi);
+}
+/* Two neighbouring codes in the low ends of a word's halves, less a zero, as a cell of BF16, which holds them exactly.
+ */
+#define VZ VF
+static inline VZ vz_of(VF zero)
+{
+    return zero;
+}
+static inline __m256i exact_pair8(__m256 even, __m256 odd)
+{
+    return _mm256_blend_epi16(_mm256_srli_epi32(_mm256_castps_si256(even), 16), _mm256_castps_si256(odd), 0xaa);
+}
+static inline VB vb_exact_pair(VF even, VF odd)
+{
+    return (VB){exact_pair8(even.lo, odd.lo), exact_pair8(even.hi, odd.hi)};
+}
+static inline VB vb_cells_u4(VB codes, VZ zero)
+{
+    return vb_exact_pair(v_sub(v_of_nibble(codes), zero), v_sub(v_of_nibble(vb_shift(codes, 16)), zero));
+}
+static inline VB vb_cells_u8(VB codes, VZ zero)
+{
+    return vb_exact_pair(v_sub(v_of_byte(codes), zero), v_sub(v_of_byte(vb_shift(codes, 16)), zero));
+}
+static inline VB vb_cells_e4m3(VB codes, VZ zero)
+{
+    (void)zero;
+    return vb_exact_pair(v_of_e4m3(codes), v_of_e4m3(vb_shift(codes, 16)));
 }
 #define v_prefetch(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)

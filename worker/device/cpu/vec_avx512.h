@@ -58,6 +58,10 @@ static inline VF v_fma(VF a, VF b, VF c)
 {
     return _mm512_fmadd_ps(a, b, c);
 }
+static inline VF v_fma_once(VF a, VF b, VF c)
+{
+    return v_fma(a, b, c);
+}
 static inline VF v_select_n(VF a, VF b, uint32_t n)
 {
     return _mm512_mask_mov_ps(b, lanes(n), a);
@@ -147,4 +151,104 @@ static inline VF mac_bf16(VF c, VB b, VA a)
     return _mm512_fmadd_ps(low_half(b), low_half(a), c);
 }
 #endif
+
+/* Codes of quantised weights: 16 words, of which a part is wanted. */
+static inline VB vb_shift(VB b, uint32_t bits)
+{
+    return __builtin_constant_p(bits) ? _mm512_srli_epi32(b, bits) : _mm512_srl_epi32(b, _mm_cvtsi32_si128((int)bits));
+}
+/* The low nibble, the low byte as numbers. The permutation looks at the low four bits alone. */
+static inline VF v_of_nibble(VB b)
+{
+    const __m512 number = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_permutexvar_ps(b, number);
+}
+static inline VF v_of_byte(VB b)
+{
+    return _mm512_cvtepi32_ps(_mm512_and_si512(b, _mm512_set1_epi32(255)));
+}
+/* The low byte as E4M3. Below the normals: with the implicit one, then without it; NaN is not known. */
+static inline VF v_of_e4m3(VB b)
+{
+    __m512i rest = _mm512_and_si512(b, _mm512_set1_epi32(0x7f)), bits = _mm512_slli_epi32(rest, 20);
+    __mmask16 low = _mm512_cmplt_epi32_mask(rest, _mm512_set1_epi32(8));
+    bits = _mm512_add_epi32(bits, _mm512_set1_epi32(120 << 23));
+    bits = _mm512_mask_add_epi32(bits, low, bits, _mm512_set1_epi32(1 << 23));
+    VF x = _mm512_castsi512_ps(bits);
+    x = _mm512_mask_sub_ps(x, low, x, _mm512_set1_ps(0x1p-6f));
+    __m512i sign = _mm512_slli_epi32(_mm512_and_si512(b, _mm512_set1_epi32(0x80)), 24);
+    return _mm512_xor_ps(x, _mm512_castsi512_ps(sign));
+}
+static inline VF v_load_f16(const uint16_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
+}
+static inline VF v_load_u8(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)));
+}
+/* Cells of two BF16, rounded: low halves from even, high ones from odd. */
+static inline void vb_store_pair(void *p, VF even, VF odd)
+{
+    uint16_t halves[32];
+#ifdef BR_HAVE_AVX512BF16
+    const __m512i pairs = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
+                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    (void)halves;
+    _mm512_storeu_si512(p, _mm512_permutexvar_epi16(pairs, (__m512i)_mm512_cvtne2ps_pbh(odd, even)));
+#else
+    v_store_bf16(halves, even);
+    v_store_bf16(halves + 16, odd);
+    __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)halves));
+    __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(halves + 16)));
+    _mm512_storeu_si512(p, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+#endif
+}
+static inline void vb_store(void *p, VB b)
+{
+    _mm512_storeu_si512(p, b);
+}
+/* Two neighbouring codes in the low ends of a word's halves, less a zero, as a cell of BF16, which holds them exactly.
+ * VZ: the zero in both halves. */
+#define VZ __m512i
+static inline VZ vz_of(VF zero)
+{
+    __m512i z = _mm512_cvtps_epi32(zero);
+    return _mm512_or_si512(z, _mm512_slli_epi32(z, 16));
+}
+/* From -16 (a zero of 16 under a code of 0) to 15: five bits, which is what the permutation looks at. */
+static inline VB vb_cells_u4(VB codes, VZ zero)
+{
+    const __m512i number =
+        _mm512_set_epi16((short)0xbf80, (short)0xc000, (short)0xc040, (short)0xc080, (short)0xc0a0, (short)0xc0c0,
+                         (short)0xc0e0, (short)0xc100, (short)0xc110, (short)0xc120, (short)0xc130, (short)0xc140,
+                         (short)0xc150, (short)0xc160, (short)0xc170, (short)0xc180, 0x4170, 0x4160, 0x4150, 0x4140,
+                         0x4130, 0x4120, 0x4110, 0x4100, 0x40e0, 0x40c0, 0x40a0, 0x4080, 0x4040, 0x4000, 0x3f80, 0);
+    __m512i code = _mm512_sub_epi16(_mm512_and_si512(codes, _mm512_set1_epi16(15)), zero);
+    return _mm512_permutexvar_epi16(code, number);
+}
+/* A byte below the bits of 2^23 is the number 2^23 + byte. */
+static inline VB vb_cells_u8(VB codes, VZ zero)
+{
+    const __m512i byte = _mm512_set1_epi32(255), magic = _mm512_set1_epi32(0x4b000000);
+    VF base = _mm512_add_ps(_mm512_cvtepi32_ps(_mm512_and_si512(zero, _mm512_set1_epi32(0xffff))), v_set(0x1p23f));
+    __m512i even = _mm512_ternarylogic_epi32(codes, byte, magic, 0xea); /* codes & byte | magic */
+    __m512i odd = _mm512_ternarylogic_epi32(_mm512_srli_epi32(codes, 16), byte, magic, 0xea);
+    even = _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(even), base));
+    odd = _mm512_castps_si512(_mm512_sub_ps(_mm512_castsi512_ps(odd), base));
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, _mm512_srli_epi32(even, 16), odd);
+}
+/* Normals get another exponent, what is below them comes from a table. */
+static inline VB vb_cells_e4m3(VB codes, VZ zero)
+{
+    const __m512i small = _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                                           0x3c60, 0x3c40, 0x3c20, 0x3c00, 0x3bc0, 0x3b80, 0x3b00, 0);
+    __m512i rest = _mm512_and_si512(codes, _mm512_set1_epi16(0x7f));
+    __mmask32 below = _mm512_cmplt_epu16_mask(rest, _mm512_set1_epi16(8));
+    __m512i number = _mm512_add_epi16(_mm512_slli_epi16(rest, 4), _mm512_set1_epi16(120 << 7));
+    (void)zero;
+    number = _mm512_mask_permutexvar_epi16(number, below, rest, small);
+    /* sign | number */
+    return _mm512_ternarylogic_epi32(number, _mm512_slli_epi16(codes, 8), _mm512_set1_epi16((short)0x8000), 0xf8);
+}
 #define v_prefetch(p) _mm_prefetch((const char *)(p), _MM_HINT_T0)

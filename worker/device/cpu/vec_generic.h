@@ -3,6 +3,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "worker/weights/convert.h"
+
 struct vf {
     float lane[16];
 };
@@ -71,6 +73,12 @@ static inline VF v_min(VF a, VF b)
 static inline VF v_fma(VF a, VF b, VF c)
 {
     V_EACH c.lane[i] = a.lane[i] * b.lane[i] + c.lane[i];
+    return c;
+}
+/* Rounded once where the exact result has no more than 53 bits. */
+static inline VF v_fma_once(VF a, VF b, VF c)
+{
+    V_EACH c.lane[i] = (float)((double)a.lane[i] * b.lane[i] + c.lane[i]);
     return c;
 }
 /* The first n lanes of a, of b beyond. */
@@ -188,5 +196,92 @@ static inline VF mac_bf16(VF c, VB b, VA a)
         c.lane[i] = cell_f32(b.bits[i] << 16) * even + sum;
     }
     return c;
+}
+
+/* Codes of quantised weights: 16 words, of which a part is wanted. */
+static inline VB vb_shift(VB b, uint32_t bits)
+{
+    V_EACH b.bits[i] >>= bits;
+    return b;
+}
+/* The low nibble, the low byte as numbers. */
+static inline VF v_of_nibble(VB b)
+{
+    VF r;
+    V_EACH r.lane[i] = (float)(b.bits[i] & 15);
+    return r;
+}
+static inline VF v_of_byte(VB b)
+{
+    VF r;
+    V_EACH r.lane[i] = (float)(b.bits[i] & 255);
+    return r;
+}
+/* The low byte as E4M3. Below the normals: with the implicit one, then without it; NaN is not known. */
+static inline VF v_of_e4m3(VB b)
+{
+    VF r;
+    V_EACH
+    {
+        uint32_t rest = b.bits[i] & 0x7f;
+        float x = cell_f32((rest << 20) + ((rest < 8 ? 121u : 120u) << 23)) - (rest < 8 ? 0x1p-6f : 0);
+        r.lane[i] = b.bits[i] & 0x80 ? -x : x;
+    }
+    return r;
+}
+static inline VF v_load_f16(const uint16_t *p)
+{
+    VF r;
+    V_EACH r.lane[i] = cell_f32(br_f16_to_f32_bits(p[i]));
+    return r;
+}
+static inline VF v_load_u8(const uint8_t *p)
+{
+    VF r;
+    V_EACH r.lane[i] = p[i];
+    return r;
+}
+/* Cells of two BF16, rounded: low halves from even, high ones from odd. */
+static inline void vb_store_pair(void *p, VF even, VF odd)
+{
+    VB b;
+    V_EACH b.bits[i] = to_bf16(even.lane[i]) | (uint32_t)to_bf16(odd.lane[i]) << 16;
+    memcpy(p, &b, sizeof b);
+}
+static inline void vb_store(void *p, VB b)
+{
+    memcpy(p, &b, sizeof b);
+}
+/* Two neighbouring codes in the low ends of a word's halves, less a zero, as a cell of BF16, which holds them exactly.
+ */
+#define VZ VF
+static inline VZ vz_of(VF zero)
+{
+    return zero;
+}
+static inline VB vb_exact_pair(VF even, VF odd)
+{
+    VB b;
+    memcpy(&b, &even, sizeof b);
+    V_EACH
+    {
+        uint32_t high;
+        memcpy(&high, &odd.lane[i], 4);
+        b.bits[i] = b.bits[i] >> 16 | (high & 0xffff0000u);
+    }
+    return b;
+}
+static inline VB vb_cells_u4(VB codes, VZ zero)
+{
+    return vb_exact_pair(v_sub(v_of_nibble(codes), zero), v_sub(v_of_nibble(vb_shift(codes, 16)), zero));
+}
+static inline VB vb_cells_u8(VB codes, VZ zero)
+{
+    return vb_exact_pair(v_sub(v_of_byte(codes), zero), v_sub(v_of_byte(vb_shift(codes, 16)), zero));
+}
+static inline VB vb_cells_e4m3(VB codes, VZ zero)
+{
+    (void)zero;
+    return vb_exact_pair(v_of_e4m3(codes), v_of_e4m3(vb_shift(codes, 16)));
 }
 #define v_prefetch(p) __builtin_prefetch(p)

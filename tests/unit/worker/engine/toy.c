@@ -203,7 +203,7 @@ struct toy *toy_create(const struct br_model_shape *s, enum br_numeric numeric, 
 {
     struct toy *toy = br_calloc(1, sizeof *toy);
     struct br_rng rng = {.seed = seed};
-    br_model_layout_init(&toy->layout, s, numeric);
+    br_model_layout_init(&toy->layout, s, numeric, NULL);
     toy->embed = random_values(&rng, (size_t)s->vocab * s->hidden, 0, s->tied ? 0.3 : 1);
     toy->head = s->tied ? NULL : random_matrix(&rng, s->vocab, s->hidden);
     toy->final_norm = random_values(&rng, s->hidden, 1, 0.2);

@@ -179,7 +179,7 @@ static long last_byte(void)
 {
     struct br_model_layout layout;
     long at = br_image_header_bytes(4);
-    br_model_layout_init(&layout, &g_shape, BR_NUMERIC_BF16);
+    br_model_layout_init(&layout, &g_shape, BR_NUMERIC_BF16, NULL);
     for (uint32_t u = 0; u < 3; u++)
         at += (long)(br_layout_unit_bytes(&layout, u) + 4095) / 4096 * 4096;
     return at + 4 * 64 - 1;
@@ -195,7 +195,7 @@ static void damage_is_found_and_repaired(void **state)
         {offsetof(struct br_image_header, magic), "not a weight image"},
         {offsetof(struct br_image_header, layout_version), "layout version"},
         {offsetof(struct br_image_header, shape_bytes), "layout version"},
-        {offsetof(struct br_image_header, units), "for 5 units"},
+        {offsetof(struct br_image_header, units), "header"},
         {offsetof(struct br_image_header, header_bytes), "header of"},
         {offsetof(struct br_image_header, file_bytes), "its header says"},
         {offsetof(struct br_image_header, states_at), "header of"},

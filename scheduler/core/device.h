@@ -39,7 +39,7 @@ enum br_dev_event_kind {
     BR_DEV_SEQ_RESET, /* seq: its KV is lost; tokens = tokens to prefill again */
     BR_DEV_STEP_DONE, /* slot, step_s = how long it took */
     BR_DEV_SEQ_STEPPED, /* seq, tokens = rows of it that the step ran; `emitted` tokens came out (0 or 1) */
-    BR_DEV_WEIGHTS,     /* slot, bytes resident, bytes in all: after loads and evictions */
+    BR_DEV_WEIGHTS,     /* slot, bytes resident, bytes in all, bytes_next: after loads and evictions */
     BR_DEV_KV,          /* seq, kv: where its KV is now */
     BR_DEV_LOADED,      /* slot: what BR_DO_LOAD with bytes asked for is there, or as much of it as found room */
     BR_DEV_SEQ_PAUSE,   /* seq: its reader is slow; its deadline clock stands still and it gets no rows */
@@ -61,6 +61,7 @@ struct br_dev_event {
     bool pinned;   /* of a slot: its weights stay once they are there */
     bool waited;   /* STEP_DONE: it waited for weights or KV; its time says nothing about its cost */
     uint64_t bytes, bytes_all, kv_token_bytes;
+    uint64_t bytes_next; /* WEIGHTS: of the unit that a load brings next; 0: unknown, or all are there */
     struct br_step_shape shape;
     enum br_dev_kv kv;
 };

@@ -182,6 +182,7 @@ static void weights(struct dev_pool *d, const struct br_dev_event *e)
         model_tell(d, e->slot, m);
     }
     s->resident = (int64_t)e->bytes;
+    br_pl_least_set(d->pool, 0, e->slot, (int64_t)e->bytes_next);
     d->differ |= !dp_resident_tell(d, e->slot);
 }
 

@@ -200,9 +200,13 @@ static int32_t weights_victim(void *ctx, uint32_t target)
 
 static void weights_changed(void *ctx, uint32_t slot, uint64_t bytes, uint64_t bytes_all)
 {
-    if (!((struct br_turn *)ctx)->profiling)
-        turn_tell(ctx,
-                  &(struct br_dev_event){.kind = BR_DEV_WEIGHTS, .slot = slot, .bytes = bytes, .bytes_all = bytes_all});
+    struct br_turn *t = ctx;
+    if (!t->profiling)
+        turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_WEIGHTS,
+                                            .slot = slot,
+                                            .bytes = bytes,
+                                            .bytes_all = bytes_all,
+                                            .bytes_next = br_residency_next_bytes(t->residency, slot)});
 }
 
 static void weights_arrived(void *ctx)

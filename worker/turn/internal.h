@@ -74,6 +74,7 @@ struct turn_swap {
 struct turn_load {
     uint32_t slot, mark; /* mark: br_residency_mark when it was enqueued */
     uint64_t bytes;
+    uint64_t step; /* how many there had been when it was asked for */
     bool flying;
 };
 

@@ -15,10 +15,12 @@ static void load_done(struct br_turn *t, uint32_t i)
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_LOADED, .slot = slot});
 }
 
-/* True: it is on its way, or there is nothing of it left to load. */
+/* True: it is on its way, or there is nothing of it left to load. Never more than was asked for, unless its next unit
+ * alone is: the policy has other plans for the rest. */
 static bool load_go(struct br_turn *t, struct turn_load *load, bool victims)
 {
-    if (!turn_room_load(t, load->slot, load->bytes, victims) && !br_residency_placed(t->residency, load->slot))
+    uint64_t bytes = br_residency_whole_bytes(t->residency, load->slot, load->bytes);
+    if (!turn_room_load(t, load->slot, bytes, victims) && !br_residency_placed(t->residency, load->slot))
         return false;
     load->flying = true;
     load->mark = br_residency_mark(t->residency, load->slot);
@@ -39,7 +41,7 @@ void turn_load_ask(struct br_turn *t, uint32_t slot, uint64_t bytes)
         turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_LOADED, .slot = slot});
         return;
     }
-    t->loads[t->n_loads++] = (struct turn_load){.slot = slot, .bytes = bytes};
+    t->loads[t->n_loads++] = (struct turn_load){.slot = slot, .bytes = bytes, .step = t->stats.steps};
     turn_loads_go(t);
 }
 
@@ -56,13 +58,19 @@ static struct turn_load *first_held(struct br_turn *t)
     return NULL;
 }
 
+/* Beside a step it gives up once another step has ended since it was asked for: otherwise the slot that steps, which
+ * cannot be moved nor pushed out, would keep it for as long as it runs. */
 void turn_loads_force(struct br_turn *t)
 {
     struct turn_load *held = first_held(t);
-    if (!held || t->step.on || t->moving || t->n_swaps || turn_loads_flying(t) || load_go(t, held, true))
+    if (!held || t->moving || t->n_swaps || turn_loads_flying(t))
+        return;
+    if (t->step.on && held->step == t->stats.steps)
+        return;
+    if (!t->step.on && load_go(t, held, true))
         return;
     t->stats.shortages++;
-    if (turn_kv_victim(t, held->slot, -1, UINT32_MAX) == KV_ROOM_REFUSED)
+    if (t->step.on || turn_kv_victim(t, held->slot, -1, UINT32_MAX) == KV_ROOM_REFUSED)
         load_done(t, (uint32_t)(held - t->loads));
 }
 

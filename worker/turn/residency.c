@@ -324,6 +324,20 @@ uint64_t br_residency_next_bytes(const struct br_residency *r, uint32_t slot)
     return 0;
 }
 
+uint64_t br_residency_whole_bytes(const struct br_residency *r, uint32_t slot, uint64_t bytes)
+{
+    const struct resident_model *m = &r->models[slot];
+    uint64_t whole = 0;
+    for (uint32_t u = 0; u < m->n_units; u++) {
+        if (m->units[u].at != BR_EXTENT_NONE)
+            continue;
+        if (whole && whole + unit_bytes(m, u) > bytes)
+            break;
+        whole += unit_bytes(m, u);
+    }
+    return whole;
+}
+
 void br_residency_stats(const struct br_residency *r, struct br_residency_stats *out)
 {
     *out = r->stats;

@@ -88,6 +88,8 @@ uint64_t br_residency_told(const struct br_residency *r, uint32_t slot);  /* wha
 uint64_t br_residency_used(const struct br_residency *r);                 /* of all slots together */
 uint64_t br_residency_missing(const struct br_residency *r, uint32_t slot);
 uint64_t br_residency_next_bytes(const struct br_residency *r, uint32_t slot); /* of its first missing unit; 0: none */
+/* Of the missing units, in order, as many as fit `bytes` together, one at least; 0: none is missing. */
+uint64_t br_residency_whole_bytes(const struct br_residency *r, uint32_t slot, uint64_t bytes);
 void br_residency_stats(const struct br_residency *r, struct br_residency_stats *out);
 
 #endif

@@ -220,6 +220,7 @@ struct br_pl_slot {
     bool barred;                 /* may not run there */
     bool served;                 /* not barred, device up, fits beside what is pinned there */
     uint32_t grow;               /* its chunks are 2^grow as large: smaller ones brought nothing */
+    int64_t least;               /* bytes of weights that come at once: a load of less brings nothing; 0: any */
     double retry_s;              /* a load of it found no room: none is begun before */
     double blocked_s;            /* it cannot step before: the device had no room for a step that should have had it */
     uint64_t last_step;          /* number of its last step on its device */
@@ -312,6 +313,8 @@ int br_pl_model_set(struct br_pool *pool, uint32_t model, const struct br_pl_mod
  * br_pl_link_set at any time. */
 int br_pl_hardware_set(struct br_pool *pool, uint32_t device, const struct br_pl_hardware *hw, struct br_err *err);
 void br_pl_link_set(struct br_pool *pool, uint32_t device, double link_bytes_per_s);
+/* What a device loads in pieces that cannot be split: the bytes of the next one of a slot's weights; at any time. */
+void br_pl_least_set(struct br_pool *pool, uint32_t device, uint32_t model, int64_t bytes);
 /* Requests/s expected of the model; at any time, and nothing else changes. */
 void br_pl_rate_set(struct br_pool *pool, uint32_t model, double rate);
 /* -1: not assigned (or unknown). */

@@ -300,3 +300,8 @@ void br_pl_rate_set(struct br_pool *pool, uint32_t model, double rate)
     if (rate >= 0 && isfinite(rate))
         pool->models[model].rate = rate;
 }
+
+void br_pl_least_set(struct br_pool *pool, uint32_t device, uint32_t model, int64_t bytes)
+{
+    pl_slot(pool, device, model)->least = bytes > 0 ? bytes : 0;
+}

@@ -190,7 +190,10 @@ int64_t pl_chunk(const struct br_pool *pool, const struct br_pl_slot *s)
         return 0;
     if (weights == 0 && pool->options.whole_kv)
         return kv_coming((struct br_pool *)pool, (struct br_pl_slot *)s, false);
-    return smaller(chunk_bytes(pool, s), weights > 0 ? weights : s->kv_all - s->kv);
+    int64_t chunk = chunk_bytes(pool, s);
+    if (weights > 0 && chunk < s->least)
+        chunk = s->least;
+    return smaller(chunk, weights > 0 ? weights : s->kv_all - s->kv);
 }
 
 void pl_load(struct br_pool *pool, struct br_pl_slot *s)

@@ -22,6 +22,9 @@ struct row {
         }                                                                                                              \
     }
 #define SIM_HOST_KV_BYTES (64ull << 30)
+
+/* How much one step may do. What a GPU does in a step is limited by time, by the policy. */
+enum { CPU_CHUNK = 256, CPU_BATCH = 64, GPU_CHUNK = 8192, GPU_BATCH = 128 };
 enum { S = CLI_SCHEDULER | CLI_SERVE, W = CLI_WORKER | CLI_SERVE, ALL = CLI_SCHEDULER | CLI_WORKER | CLI_SERVE };
 
 /* Flags are named as in `vllm serve` where the meaning is the same. */
@@ -87,8 +90,10 @@ static const struct row g_rows[] = {
     ROW(W, "device-link", BR_OPT_BYTES, link_rate, "0", 0, 0,
         "BYTES: a second, host to device and back; 0: as fast as it goes; sim: as the GPU's"),
     ROW(W, "dtype", BR_OPT_STRING, dtype, "auto", 0, 0, "TYPE: auto, bfloat16 or float32"),
-    ROW(W, "prefill-chunk", BR_OPT_UINT, prefill_chunk, "256", 1, 8192, "TOKENS: of one prompt in one step"),
-    ROW(W, "max-num-seqs", BR_OPT_UINT, max_batch, "64", 1, 256, "N: sequences in one step"),
+    ROW(W, "prefill-chunk", BR_OPT_UINT, prefill_chunk, "0", 0, 8192,
+        "TOKENS: of one prompt in one step; 0: 256 on a CPU; on a GPU as many as take .3 s, 8192 at most"),
+    ROW(W, "max-num-seqs", BR_OPT_UINT, max_batch, "0", 0, 256,
+        "N: sequences in one step; 0: 64 on a CPU, 128 on a GPU"),
     ROW(W, "max-device-seqs", BR_OPT_UINT, max_seqs, "4096", 1, 65536, "N: sequences on one device, waiting included"),
     ROW(W, "policy", BR_OPT_STRING, policy, "slack", 0, 0, "NAME: slack, quota-rr, or another to compare with"),
     ROW(W, "quota-max", BR_OPT_SECONDS, quota_max_s, "4s", 0.001, 3600, "TIME: longest turn of a model (Q_MAX)"),
@@ -274,8 +279,8 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
     set_if(&out->kv_bytes, c->kv_memory);
     set_if(&out->host_kv_bytes, c->host_kv_memory);
     out->link_bytes_per_s = c->link_rate;
-    out->prefill_chunk = c->prefill_chunk;
-    out->max_batch = c->max_batch;
+    out->prefill_chunk = c->prefill_chunk ? c->prefill_chunk : sim ? GPU_CHUNK : CPU_CHUNK;
+    out->max_batch = c->max_batch ? c->max_batch : sim ? GPU_BATCH : CPU_BATCH;
     out->max_seqs = c->max_seqs;
     if (c->scheduler.max_model_len)
         out->max_context = c->scheduler.max_model_len;

@@ -157,6 +157,24 @@ static void weights_come_in_chunks_then_it_steps(void **state)
     assert_true(did.items[0].last);
 }
 
+/* A unit cannot be split: one of 700 bytes needs room for 700, and what is left is 300. */
+static void load_asks_for_what_its_next_unit_needs(void **state)
+{
+    (void)state;
+    begin();
+    slot_add(0, 1000, false);
+    happen((struct br_dev_event){BR_DEV_WEIGHTS, .slot = 0, .bytes_all = 1000, .bytes_next = 700});
+    seq_add(0, 0, 8);
+    boundary();
+    assert_non_null(find(BR_DO_LOAD));
+    assert_int_equal(find(BR_DO_LOAD)->bytes, 700);
+    happen((struct br_dev_event){BR_DEV_WEIGHTS, .slot = 0, .bytes = 700, .bytes_all = 1000, .bytes_next = 100});
+    happen((struct br_dev_event){BR_DEV_LOADED, .slot = 0});
+    boundary();
+    assert_non_null(find(BR_DO_LOAD));
+    assert_int_equal(find(BR_DO_LOAD)->bytes, 300);
+}
+
 static void beside_a_step_only_loads_begin(void **state)
 {
     (void)state;
@@ -291,6 +309,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test_teardown(weights_come_in_chunks_then_it_steps, end),
+        cmocka_unit_test_teardown(load_asks_for_what_its_next_unit_needs, end),
         cmocka_unit_test_teardown(beside_a_step_only_loads_begin, end),
         cmocka_unit_test_teardown(load_that_brought_nothing_is_not_repeated_at_once, end),
         cmocka_unit_test_teardown(sequence_that_was_pushed_out_comes_back_later, end),

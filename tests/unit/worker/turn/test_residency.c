@@ -270,13 +270,25 @@ static void test_slow_link(void **state)
 
 /* ---- a policy that knows what fits ---- */
 
+/* What a load can keep to: whole units within what was asked for, or the next one alone. */
+static uint64_t whole_of(const struct rig *rig, uint32_t slot, uint64_t ask)
+{
+    uint64_t next = br_residency_next_bytes(rig->residency, slot);
+    uint64_t whole = br_residency_whole_bytes(rig->residency, slot, ask);
+    assert_int_equal(whole > 0, next > 0);
+    assert_true(whole >= next);
+    assert_true(whole <= ask || whole == next);
+    return whole;
+}
+
 /* Without victims: as long as enough bytes are free, wherever they are, a unit finds room. */
 static void load_some(struct rig *rig, uint32_t slot, uint64_t end, bool running)
 {
     uint64_t next = br_residency_next_bytes(rig->residency, slot), used = br_residency_used(rig->residency);
     uint64_t before = br_residency_bytes(rig->residency, slot), ask = 1 + (uint64_t)(400000 * br_rng_next(&rig->rng));
-    uint64_t got = br_residency_load(rig->residency, slot, ask, false);
+    uint64_t whole = whole_of(rig, slot, ask), got = br_residency_load(rig->residency, slot, whole, false);
     assert_int_equal(br_residency_bytes(rig->residency, slot), before + got);
+    assert_true(got <= whole);
     if (next && !running && used + next <= end)
         assert_true(got >= next);
     assert_true(got == 0 || used + got <= end);

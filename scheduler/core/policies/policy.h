@@ -26,6 +26,7 @@ struct br_pl_policy {
     /* The leader's half, where pick is not called: sequences have left the device. May be NULL. */
     void (*settle)(struct br_pool *pool, uint32_t device);
     bool hands_over; /* it gives KV from device to device and takes WAITING sequences with KV back by itself */
+    bool streams;    /* it begins steps behind loads: asked again when a load has begun on a device that runs nothing */
     bool places;     /* where a sequence goes is its own affair alone: `placed` is not heeded */
     bool by_length;  /* queues are in order of the true output length */
 };

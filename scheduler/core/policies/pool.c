@@ -180,8 +180,11 @@ static void decide(struct br_pool *pool, uint32_t device, bool beside)
         pl_readmit(pool, device);
     if (d->step.slot < 0 && !beside)
         pick(pool, device);
-    if (d->link.slot < 0)
-        pool->options.switch_every_step ? pl_turn_load(pool, device) : pool->policy->load(pool, pool->now_s, device);
+    if (d->link.slot >= 0)
+        return;
+    pool->options.switch_every_step ? pl_turn_load(pool, device) : pool->policy->load(pool, pool->now_s, device);
+    if (d->link.slot >= 0 && d->step.slot < 0 && !beside && pool->policy->streams && !pool->options.switch_every_step)
+        pick(pool, device); /* a step may follow the load that has just begun */
 }
 
 void br_pl_tell(struct br_pool *pool, double now_s, const struct br_pl_event *event, struct br_pl_actions *actions)

@@ -178,6 +178,7 @@ static void slack_stepped(struct br_pool *pool, double now_s, uint32_t device)
 const struct br_pl_policy pl_policy_slack = {
     .name = "slack",
     .switch_s = .002,
+    .streams = true,
     .arrive = slack_arrive,
     .stepped = slack_stepped,
     .pick = slack_pick,

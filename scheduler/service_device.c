@@ -284,6 +284,19 @@ static void on_tokens(struct br_service *s, struct sched_device *d, const Briare
         service_store(s, seq);
 }
 
+/* What has left the device makes room in core/fleet's books for what has come. */
+static void report_left(struct br_service *s, const struct sched_device *d, const Briareus__SlotLoad *slot)
+{
+    int model = br_models_index(s->models, slot->model);
+    const struct sched_place *p = model < 0 ? NULL : &d->places[model];
+    if (p && p->serves && slot->resident_bytes < p->resident_bytes)
+        service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_RESIDENT,
+                                                        .device = (uint32_t)(d - s->devices),
+                                                        .model = (uint32_t)model,
+                                                        .bytes = (int64_t)slot->resident_bytes});
+}
+
+/* What is there is told every time: the books may have had no room for it before. */
 static void report_slot(struct br_service *s, struct sched_device *d, const Briareus__SlotLoad *slot)
 {
     int model = br_models_index(s->models, slot->model);
@@ -291,7 +304,7 @@ static void report_slot(struct br_service *s, struct sched_device *d, const Bria
     bool changed;
     if (!p || !p->serves)
         return;
-    changed = p->resident_bytes != slot->resident_bytes || p->stepping != slot->stepping || slot->step;
+    changed = slot->resident_bytes || p->resident_bytes || p->stepping != slot->stepping || slot->step;
     p->resident_bytes = slot->resident_bytes < INT64_MAX ? slot->resident_bytes : 0;
     p->stepping = slot->stepping;
     p->loading = slot->loading;
@@ -322,6 +335,8 @@ static void on_report(struct br_service *s, struct sched_device *d, const Briare
         service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_LINK,
                                                         .device = (uint32_t)(d - s->devices),
                                                         .link_bytes_per_s = r->link_bytes_per_s});
+    for (size_t i = 0; i < r->n_slots; i++)
+        report_left(s, d, r->slots[i]);
     for (size_t i = 0; i < r->n_slots; i++)
         report_slot(s, d, r->slots[i]);
 }

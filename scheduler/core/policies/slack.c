@@ -175,12 +175,18 @@ static void slack_stepped(struct br_pool *pool, double now_s, uint32_t device)
         rebalance(pool);
 }
 
+static void slack_settle(struct br_pool *pool, uint32_t device)
+{
+    slack_stepped(pool, pool->now_s, device);
+}
+
 const struct br_pl_policy pl_policy_slack = {
     .name = "slack",
     .switch_s = .002,
     .streams = true,
     .arrive = slack_arrive,
     .stepped = slack_stepped,
+    .settle = slack_settle,
     .pick = slack_pick,
     .load = slack_load,
     .tick = slack_tick,

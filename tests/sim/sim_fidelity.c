@@ -114,12 +114,12 @@ static json_t *quantiles(const struct br_hist *hist)
 
 static void report(const struct plan_tally *t)
 {
-    json_t *j = json_pack(
-        "{s:f, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f}", "attainment", plan_tally_attainment(t), "tokens",
-        (json_int_t)t->tokens, "ttft_ms", quantiles(t->ttft_us), "tbt_ms", quantiles(t->tbt_us), "switches_per_minute",
-        60 * t->switches / t->device_s, "compute_busy", t->compute_s / t->device_s, "prefill_busy",
-        t->prefill_s / t->device_s, "link_busy", t->link_s / t->device_s, "stalled", t->stalled_s / t->device_s,
-        "host_kv_bytes", t->host_kv_bytes);
+    json_t *j =
+        json_pack("{s:f, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f}", "attainment", plan_tally_attainment(t),
+                  "tokens", (json_int_t)t->tokens, "ttft_ms", quantiles(t->ttft_us), "tbt_ms", quantiles(t->tbt_us),
+                  "switches_per_minute", 60 * t->switches / t->device_s, "compute_busy", t->compute_s / t->device_s,
+                  "prefill_busy", t->prefill_s / t->device_s, "link_busy", t->link_s / t->device_s, "stalled",
+                  t->stalled_s / t->device_s, "host_kv_bytes", t->host_kv_bytes);
     json_dumpf(j, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     putchar('\n');
     json_decref(j);
@@ -164,6 +164,7 @@ int main(int argc, char **argv)
         return trace_command(argv + 2);
     if (argc == 8 && strcmp(argv[1], "run") == 0)
         return run_command(argv + 2);
-    fprintf(stderr, "usage: sim_fidelity trace MODELS RATE SECONDS SEED | run MODELS TRACE GPU DEVICES WARMUP_S SECONDS\n");
+    fprintf(stderr,
+            "usage: sim_fidelity trace MODELS RATE SECONDS SEED | run MODELS TRACE GPU DEVICES WARMUP_S SECONDS\n");
     return 2;
 }

@@ -186,7 +186,8 @@ static void stream_done(void *ctx, int rc)
     struct stream *stream = ctx;
     stream->failed += rc != 0;
     stream->acknowledged += 2;
-    stream_push(stream);
+    if (rc == 0) /* a failed test ends the queue, which answers everything at once */
+        stream_push(stream);
 }
 
 static void stream_push(struct stream *stream)
@@ -202,7 +203,7 @@ static void stream_push(struct stream *stream)
 static void test_killed_in_mid_stream(void **state)
 {
     enum { STREAMS = 16 };
-    struct stream streams[STREAMS] = {0};
+    static struct stream streams[STREAMS]; /* answers may come after a test that failed */
     struct found *found;
     uint32_t all = 0;
     (void)state;

@@ -136,6 +136,7 @@ static void on_connected(void *ctx)
     hello.device = d->number;
     hello.kind = (char *)"cpu";
     hello.incarnation = d->incarnation;
+    hello.memory_bytes = d->memory_bytes;
     hello.models = models;
     hello.n_models = 2;
     hello.running = running;
@@ -211,6 +212,22 @@ void device_leave(struct fix_device *d)
 {
     br_link_client_stop(d->link);
     d->link = NULL;
+}
+
+void device_holds(struct fix_device *d, uint64_t m_bytes, uint64_t m2_bytes)
+{
+    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
+    Briareus__StepReport report = BRIAREUS__STEP_REPORT__INIT;
+    Briareus__SlotLoad m = BRIAREUS__SLOT_LOAD__INIT, m2 = m, *slots[2] = {&m, &m2};
+    m.model = (char *)"m";
+    m.resident_bytes = m_bytes;
+    m2.model = (char *)"m2";
+    m2.resident_bytes = m2_bytes;
+    report.slots = slots;
+    report.n_slots = 2;
+    frame.body_case = BRIAREUS__FRAME__BODY_REPORT;
+    frame.report = &report;
+    assert_int_equal(br_link_client_send(d->link, &frame), 0);
 }
 
 void device_tokens(struct fix_device *d, uint64_t seq, uint64_t fence, uint32_t first, uint32_t n, enum br_end end)

@@ -18,7 +18,8 @@ struct fix_device {
     struct fixture *f;
     uint32_t number;
     uint64_t incarnation;
-    double step_s; /* of both models; 0: 10 ms */
+    double step_s;         /* of both models; 0: 10 ms */
+    uint64_t memory_bytes; /* models have 1000 bytes each; 0: unknown */
     struct br_link_client *link;
     struct fix_assign assigns[FIX_MAX_ASSIGNS];
     uint32_t n_assigns, n_cancels, n_welcomes, n_adopted, acknowledged;
@@ -79,6 +80,9 @@ void device_connect(struct fixture *f, struct fix_device *d, uint32_t number, ui
 void device_leave(struct fix_device *d);
 /* Sends n tokens (ids 100 + index) from index first; end may be BR_END_NONE. */
 void device_tokens(struct fix_device *d, uint64_t seq, uint64_t fence, uint32_t first, uint32_t n, enum br_end end);
+
+/* Reports so many bytes of weights of m and m2. */
+void device_holds(struct fix_device *d, uint64_t m_bytes, uint64_t m2_bytes);
 
 void client_ask(struct fixture *f, struct fix_client *c, uint32_t max_tokens);
 /* Of this model, for FIX_TOKENS, with further members of the body: "" or ",\"name\":value". */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "scheduler/service_impl.h"
 #include "tests/cmocka.h"
 #include "tests/unit/scheduler/service/service_fixture.h"
 
@@ -290,6 +291,33 @@ static void devices_hear_the_models_terms(void **state)
     fixture_close(&f);
 }
 
+/* A device that holds one model has m2, then m instead: both come in one report, m first. m goes where it is. */
+static void a_request_goes_where_its_model_has_just_come(void **state)
+{
+    struct fixture f;
+    struct fix_device a = {.memory_bytes = 1000}, b = {.memory_bytes = 1000};
+    struct fix_client c;
+    (void)state;
+    fixture_open(&f, 5, 16);
+    device_connect(&f, &a, 0, 1);
+    FIX_UNTIL(&f, a.n_welcomes == 1);
+    device_connect(&f, &b, 1, 1);
+    FIX_UNTIL(&f, b.n_welcomes == 1);
+    device_holds(&b, 0, 1000);
+    FIX_UNTIL(&f, f.service->devices[1].places[1].resident_bytes == 1000);
+    device_holds(&b, 1000, 0);
+    FIX_UNTIL(&f, f.service->devices[1].places[0].resident_bytes == 1000);
+    client_ask_with(&f, &c, "m", "");
+    FIX_UNTIL(&f, a.n_assigns + b.n_assigns == 1);
+    assert_int_equal(b.n_assigns, 1);
+    device_tokens(&b, b.assigns[0].seq, 1, 0, 8, BR_END_LENGTH);
+    FIX_UNTIL(&f, c.done);
+    assert_true(c.ok);
+    device_leave(&a);
+    device_leave(&b);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,6 +331,7 @@ int main(void)
         cmocka_unit_test(its_own_deadline_ends_it),
         cmocka_unit_test(what_would_be_late_is_refused_before_it_is_stored),
         cmocka_unit_test(devices_hear_the_models_terms),
+        cmocka_unit_test(a_request_goes_where_its_model_has_just_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -207,8 +207,7 @@ static void slot_load(struct agent *a, uint32_t i, const struct br_turn_slot_sta
     out->waiting = s->waiting;
     out->running = s->running;
     out->resident_bytes = s->resident_bytes;
-    out->stepping = s->stepping;
-    out->loading = s->loading;
+    out->loading = s->loading; /* stepping is not said: the leader would never move the model that runs for long */
     out->utilisation = wall_s > 0 ? (s->compute_s - a->busy_s[i]) / wall_s : 0;
     a->busy_s[i] = s->compute_s;
 }

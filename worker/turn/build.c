@@ -9,10 +9,6 @@
 #include "base/log.h"
 #include "worker/turn/internal.h"
 
-#define TTFT_DEFAULT_S 10.
-#define TBT_DEFAULT_S .1
-#define SLAB_MIN_BYTES (1ull << 20)
-
 void br_turn_config_init(struct br_turn_config *config)
 {
     *config = (struct br_turn_config){
@@ -63,73 +59,6 @@ static int device_start(struct br_turn *t, struct br_err *err)
     return rc;
 }
 
-static void model_describe(struct br_turn *t, const struct br_turn_model *from, struct turn_model *m)
-{
-    snprintf(m->info.name, sizeof m->info.name, "%s", from->name);
-    m->image = from->image;
-    m->tokenizer = from->tokenizer;
-    if (!from->image) {
-        snprintf(m->info.error, sizeof m->info.error, "%s", from->error ? from->error : "no weights");
-        return;
-    }
-    const struct br_model_layout *layout = &from->image->layout;
-    m->info.weight_bytes = br_layout_total_bytes(layout);
-    m->info.kv_block_bytes = layout->kv_block_bytes;
-    m->info.vocab = layout->shape.vocab;
-    m->max_positions = layout->shape.max_positions;
-    if (m->max_positions > t->config.max_context)
-        m->max_positions = t->config.max_context;
-}
-
-static void models_describe(struct br_turn *t, const struct br_turn_model *models, uint32_t n)
-{
-    t->models = br_calloc(n, sizeof *t->models);
-    t->n_models = n;
-    for (uint32_t i = 0; i < n; i++)
-        model_describe(t, &models[i], &t->models[i]);
-}
-
-/* Small pieces waste little memory (of each KV shape one piece may be part-filled), large ones make long copies. */
-static uint64_t slab_choose(const struct br_turn *t)
-{
-    uint64_t most = t->config.kv_bytes ? t->config.kv_bytes : t->config.device.memory_bytes / 2;
-    uint64_t largest = 0, slab = most / 64;
-    if (t->config.slab_bytes)
-        return t->config.slab_bytes;
-    for (uint32_t i = 0; i < t->n_models; i++)
-        if (t->models[i].info.kv_block_bytes > largest && t->models[i].info.kv_block_bytes <= most)
-            largest = t->models[i].info.kv_block_bytes;
-    slab = slab < SLAB_MIN_BYTES ? SLAB_MIN_BYTES : slab;
-    slab = slab > 4 * largest ? 4 * largest : slab;
-    slab = slab < largest ? largest : slab;
-    slab = slab > most ? most : slab;
-    return slab & ~63ull;
-}
-
-static uint64_t smallest_block(const struct br_turn *t)
-{
-    uint64_t smallest = 0;
-    for (uint32_t i = 0; i < t->n_models; i++)
-        if (!smallest || t->models[i].info.kv_block_bytes < smallest)
-            smallest = t->models[i].info.kv_block_bytes;
-    return smallest;
-}
-
-/* What of the memory a policy may plan with. Each KV shape may have one slab that is filled in part and that merging
- * cannot empty; everything else that is free can be brought into one piece. Where that would be much of a small memory
- * a plan may fail now and then, which costs time alone. */
-static uint64_t memory_planned(const struct br_turn *t)
-{
-    uint64_t parts = 0;
-    for (uint32_t i = 0; i < t->n_models; i++) {
-        bool seen = !t->models[i].image;
-        for (uint32_t k = 0; k < i; k++)
-            seen = seen || t->models[k].info.kv_block_bytes == t->models[i].info.kv_block_bytes;
-        parts += seen ? 0 : t->config.slab_bytes;
-    }
-    return t->kv_end - (parts < t->kv_end / 16 ? parts : t->kv_end / 16);
-}
-
 static int kv_start(struct br_turn *t, struct br_err *err)
 {
     struct br_kv_config c = {.device_bytes = t->config.device.memory_bytes,
@@ -138,9 +67,9 @@ static int kv_start(struct br_turn *t, struct br_err *err)
                              .max_seqs = t->config.max_seqs + TURN_MAX_SWAPS,
                              .max_blocks_per_seq = t->config.max_context / BR_KV_TOKENS + 1,
                              .max_moves = TURN_MAX_MOVES,
-                             .min_block_bytes = smallest_block(t)};
+                             .min_block_bytes = turn_smallest_block(t)};
     int rc;
-    c.slab_bytes = t->config.slab_bytes = slab_choose(t);
+    c.slab_bytes = t->config.slab_bytes = turn_slab_choose(t);
     if (c.min_block_bytes > c.slab_bytes)
         c.min_block_bytes = 0; /* such a model is refused by br_kv_shape_add, with the numbers */
     if (c.host_bytes) {
@@ -155,7 +84,7 @@ static int kv_start(struct br_turn *t, struct br_err *err)
     if (rc)
         return rc;
     t->kv_end = br_kv_device_end(t->kv);
-    t->planned = t->plans_memory ? memory_planned(t) : t->kv_end;
+    t->planned = t->plans_memory ? turn_memory_planned(t) : t->kv_end;
     return 0;
 }
 
@@ -198,7 +127,7 @@ static int32_t weights_victim(void *ctx, uint32_t target)
     return t->profiling ? any_resident(t, target) : br_dev_weights_victim(t->core, target);
 }
 
-static void weights_changed(void *ctx, uint32_t slot, uint64_t bytes, uint64_t bytes_all)
+static void on_weights(void *ctx, uint32_t slot, uint64_t bytes, uint64_t bytes_all)
 {
     struct br_turn *t = ctx;
     if (!t->profiling)
@@ -216,137 +145,13 @@ static void weights_arrived(void *ctx)
 
 static int residency_start(struct br_turn *t, struct br_err *err)
 {
-    struct br_residency_cb cb = {t, weights_victim, weights_changed, weights_arrived};
+    struct br_residency_cb cb = {t, weights_victim, on_weights, weights_arrived};
     struct br_residency_config c = {
         .memory = t->dev->memory, .max_slots = t->n_models, .tell_at_once = !t->plans_memory};
     for (uint32_t i = 0; i < t->n_models; i++)
         c.max_units += t->models[i].image ? t->models[i].image->layout.units : 0;
     c.bytes = t->planned - t->config.slab_bytes; /* a model needs some KV beside it */
     return br_residency_create(t->dev, &c, &cb, &t->residency, err);
-}
-
-/* What KV may take at most. A policy that plans memory sees to it that weights fit beside KV; otherwise the largest
- * model must always fit, whatever KV there is. */
-static uint64_t kv_most(const struct br_turn *t)
-{
-    uint64_t largest = 0, most;
-    if (t->plans_memory)
-        return t->kv_end;
-    for (uint32_t i = 0; i < t->n_models; i++)
-        if (t->models[i].engine && t->models[i].info.weight_bytes > largest)
-            largest = t->models[i].info.weight_bytes;
-    most = t->kv_end - largest;
-    most = t->config.kv_bytes && t->config.kv_bytes < most ? t->config.kv_bytes : most;
-    return most / t->config.slab_bytes * t->config.slab_bytes;
-}
-
-/* Tokens of one sequence that is alone on the device. */
-static void model_kv_most(struct br_turn *t, struct turn_model *m)
-{
-    uint64_t room = t->planned - m->info.weight_bytes, most = t->kv_most < room ? t->kv_most : room;
-    m->kv_blocks_most = most / t->config.slab_bytes * (t->config.slab_bytes / m->info.kv_block_bytes);
-    most = m->kv_blocks_most * BR_KV_TOKENS;
-    m->info.max_context = (uint32_t)(most < m->max_positions ? most : m->max_positions);
-}
-
-/* KV of one token as it fills slabs: what is left over in a slab behind its last whole block counts too. */
-static uint64_t kv_token_bytes(const struct br_turn *t, const struct turn_model *m)
-{
-    uint64_t tokens = t->config.slab_bytes / m->info.kv_block_bytes * BR_KV_TOKENS;
-    return (t->config.slab_bytes + tokens - 1) / tokens;
-}
-
-/* A policy that plans memory serves no model beside which a sequence could not grow. */
-static int model_fits(const struct br_turn *t, const struct turn_model *m, struct br_err *err)
-{
-    uint64_t kv = TURN_LEAST_TOKENS * m->info.kv_token_bytes;
-    if (!t->plans_memory || m->info.weight_bytes + kv <= t->planned)
-        return 0;
-    return br_err_set(err, BR_ENOMEM,
-                      "weights need %" PRIu64 " bytes and KV of %d tokens %" PRIu64 ", the device has %" PRIu64
-                      ": give it "
-                      "more memory",
-                      m->info.weight_bytes, TURN_LEAST_TOKENS, kv, t->planned);
-}
-
-static int model_sampler(struct br_turn *t, uint32_t slot, struct br_err *err)
-{
-    for (uint32_t i = 0; i < slot; i++)
-        if (t->models[i].sampler && t->models[i].info.vocab == t->models[slot].info.vocab) {
-            t->models[slot].sampler = t->models[i].sampler;
-            return 0;
-        }
-    return br_sampler_create(t->models[slot].info.vocab, &t->models[slot].sampler, err);
-}
-
-static int model_add(struct br_turn *t, uint32_t slot, struct br_err *err)
-{
-    struct turn_model *m = &t->models[slot];
-    struct br_engine_model *engine;
-    int rc = br_kv_shape_add(t->kv, m->info.kv_block_bytes, &m->kv_shape, err);
-    if (rc == 0) {
-        m->info.kv_token_bytes = kv_token_bytes(t, m);
-        rc = model_fits(t, m, err);
-    }
-    if (rc == 0)
-        rc = model_sampler(t, slot, err);
-    if (rc == 0)
-        rc = br_engine_model_create(t->engine, &m->image->layout, &engine, err);
-    if (rc)
-        return rc;
-    rc = br_residency_add(t->residency, slot, engine, m->image, err);
-    if (rc) {
-        br_engine_model_destroy(engine);
-        return rc;
-    }
-    m->engine = engine;
-    if (m->info.vocab > t->vocab_max)
-        t->vocab_max = m->info.vocab;
-    return 0;
-}
-
-/* A device that could serve none of the models it has is not set up as its owner meant it. */
-static int models_add(struct br_turn *t, struct br_err *err)
-{
-    uint32_t images = 0, served = 0;
-    for (uint32_t i = 0; i < t->n_models; i++) {
-        struct turn_model *m = &t->models[i];
-        if (m->image && model_add(t, i, err))
-            snprintf(m->info.error, sizeof m->info.error, "%s", err->msg);
-        if (!m->engine)
-            br_log(BR_ERROR, "model_not_served", "model=%s why=%s", m->info.name, BR_Q(m->info.error));
-        images += m->image != NULL;
-        served += m->engine != NULL;
-    }
-    return images && !served ? br_err_wrap(err, "none of %u models can be served; the last", images) : 0;
-}
-
-static void models_kv(struct br_turn *t)
-{
-    t->kv_most = kv_most(t);
-    for (uint32_t i = 0; i < t->n_models; i++)
-        if (t->models[i].engine)
-            model_kv_most(t, &t->models[i]);
-    turn_room_meet(t);
-}
-
-void turn_slot_tell(struct br_turn *t, uint32_t slot)
-{
-    const struct turn_model *m = &t->models[slot];
-    const struct br_turn_terms *terms = &m->terms;
-    turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SLOT_ADD,
-                                        .slot = slot,
-                                        .step_s = m->info.step_s,
-                                        .load_s = m->info.load_s,
-                                        .ttft_s = terms->ttft_s > 0 ? terms->ttft_s : TTFT_DEFAULT_S,
-                                        .tbt_s = terms->tbt_s > 0 ? terms->tbt_s : TBT_DEFAULT_S,
-                                        .rate = terms->rate,
-                                        .weight = terms->weight,
-                                        .pinned = terms->pinned,
-                                        .bytes_all = m->info.weight_bytes,
-                                        .kv_token_bytes = m->info.kv_token_bytes,
-                                        .shape = m->info.shape});
-    weights_changed(t, slot, br_residency_told(t->residency, slot), m->info.weight_bytes);
 }
 
 static void tables_start(struct br_turn *t)
@@ -374,7 +179,7 @@ int br_turn_create(const struct br_turn_config *config, const struct br_turn_mod
     rc = config_check(&t->config, err);
     if (rc == 0)
         rc = device_start(t, err);
-    models_describe(t, models, n_models);
+    turn_models_describe(t, models, n_models);
     if (rc == 0)
         rc = kv_start(t, err);
     if (rc == 0)
@@ -382,9 +187,9 @@ int br_turn_create(const struct br_turn_config *config, const struct br_turn_mod
     if (rc == 0)
         rc = residency_start(t, err);
     if (rc == 0)
-        rc = models_add(t, err);
+        rc = turn_models_add(t, err);
     if (rc == 0) {
-        models_kv(t);
+        turn_models_kv(t);
         tables_start(t);
         t->profiling = true;
         turn_profile(t);
@@ -419,21 +224,6 @@ static void seqs_release(struct br_turn *t)
     free(t->seq_ids);
 }
 
-static void models_release(struct br_turn *t)
-{
-    for (uint32_t i = t->n_models; i-- > 0;) {
-        struct turn_model *m = &t->models[i];
-        bool shared = false;
-        for (uint32_t k = 0; k < i; k++)
-            shared = shared || t->models[k].sampler == m->sampler;
-        if (m->sampler && !shared)
-            br_sampler_destroy(m->sampler);
-        if (m->engine)
-            br_engine_model_destroy(m->engine);
-    }
-    free(t->models);
-}
-
 static void device_release(struct br_turn *t)
 {
     const struct br_device_ops *ops = t->dev->ops;
@@ -455,7 +245,7 @@ void turn_release(struct br_turn *t)
 {
     seqs_release(t);
     br_residency_destroy(t->residency);
-    models_release(t);
+    turn_models_release(t);
     if (t->engine)
         br_engine_destroy(t->engine);
     if (t->core)

@@ -155,11 +155,19 @@ struct br_turn {
 };
 
 /* build.c */
-void turn_release(struct br_turn *t); /* all of it, in whatever state create left it */
-int turn_start(struct br_turn *t, struct br_err *err);
-void turn_slot_tell(struct br_turn *t, uint32_t slot); /* the core: a model and its terms */
+void turn_release(struct br_turn *t);                  /* all of it, in whatever state create left it */
+int turn_start(struct br_turn *t, struct br_err *err); /* turn.c */
 
-/* turn.c */
+/* models.c */
+void turn_models_describe(struct br_turn *t, const struct br_turn_model *models, uint32_t n);
+uint64_t turn_slab_choose(const struct br_turn *t);
+uint64_t turn_smallest_block(const struct br_turn *t);
+uint64_t turn_memory_planned(const struct br_turn *t);
+int turn_models_add(struct br_turn *t, struct br_err *err);
+void turn_models_kv(struct br_turn *t);                /* how much of it there may be */
+void turn_slot_tell(struct br_turn *t, uint32_t slot); /* the core: a model and its terms */
+void turn_models_release(struct br_turn *t);
+
 /* profile.c: measured or estimated step_s and load_s of every model that is served. */
 void turn_profile(struct br_turn *t);
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "tests/unit/scheduler/service/http_sse.h"
+#include "loadgen/sse.h"
 
 struct http_client {
     uv_tcp_t tcp;
@@ -16,7 +16,7 @@ struct http_client {
     llhttp_t parser;
     struct http_client_cb cb;
     struct br_buf request, error_body;
-    struct http_sse sse;
+    struct load_sse sse;
     uint32_t tokens;
     bool done_seen, failed, closing;
     char why[256];
@@ -45,7 +45,7 @@ static void on_closed(uv_handle_t *handle)
     c->cb.done(c->cb.ctx, ok, ok ? NULL : c->why[0] ? c->why : "the stream ended early");
     br_buf_free(&c->request);
     br_buf_free(&c->error_body);
-    http_sse_free(&c->sse);
+    load_sse_free(&c->sse);
     free(c);
 }
 
@@ -107,7 +107,7 @@ static int on_body(llhttp_t *parser, const char *at, size_t n)
             br_buf_add(&c->error_body, at, n);
         return 0;
     }
-    return http_sse_feed(&c->sse, at, n, on_event, c);
+    return load_sse_feed(&c->sse, at, n, on_event, c);
 }
 
 static int on_complete(llhttp_t *parser)

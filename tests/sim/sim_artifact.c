@@ -2,13 +2,12 @@
  * that the artifact compares with, beside the published ratios: 16 GPUs of H800 class, policy.md's costs, SLO 10 s /
  * 100 ms, every token of every request counts.
  * sim_artifact FOLDER [DEVICES] */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "sim/ideal_cost.h"
 #include "sim/sim.h"
+#include "traffic/trace.h"
 
 enum { MAX_REQUESTS = 4096, MAX_MODELS = 100, MAX_DEVICES = 64 };
 
@@ -44,27 +43,26 @@ struct workload {
     struct sim_request requests[MAX_REQUESTS];
 };
 
-/* hh:mm:ss.mmm,synth_model_NN,input,output; the first line names the columns. 0, or the line that is wrong. */
-static int workload_read(FILE *file, struct workload *w)
+/* Models are called synth_model_NN. */
+static int workload_read(const char *path, struct workload *w, struct br_err *err)
 {
-    char line[256];
-    w->n = 0;
-    for (int number = 1; fgets(line, sizeof line, file); number++) {
-        unsigned hours, minutes, model, input, output;
-        double seconds;
-        if (number == 1)
-            continue;
-        if (sscanf(line, "%2u:%2u:%lf,synth_model_%u,%u,%u", &hours, &minutes, &seconds, &model, &input, &output) !=
-                6 ||
-            model >= MAX_MODELS || input == 0 || output == 0 || w->n == MAX_REQUESTS)
-            return number;
-        double at_s = hours * 3600 + minutes * 60 + seconds;
-        if (w->n && at_s < w->requests[w->n - 1].at_s)
-            return number;
-        w->requests[w->n++] = (struct sim_request){at_s, model, input, output};
+    const struct br_trace_options options = {.format = BR_TRACE_AEGAEON};
+    struct br_workload trace;
+    int rc = br_trace_load(path, &options, &trace, NULL, err);
+    if (rc == 0 && trace.n > MAX_REQUESTS)
+        rc = br_err_set(err, BR_EINVAL, "%s: %zu requests, room for %d", path, trace.n, MAX_REQUESTS);
+    w->n = rc ? 0 : (uint32_t)trace.n;
+    for (uint32_t i = 0; i < w->n && rc == 0; i++) {
+        const struct br_request *r = &trace.requests[i];
+        unsigned model;
+        if (sscanf(trace.names[r->model], "synth_model_%u", &model) != 1 || model >= MAX_MODELS)
+            rc = br_err_set(err, BR_EINVAL, "%s: model '%s' is none of the artifact's", path, trace.names[r->model]);
+        else
+            w->requests[i] = (struct sim_request){r->at_s, model, r->prompt, r->output};
     }
     w->horizon_s = w->n ? w->requests[w->n - 1].at_s + 1 : 1;
-    return 0;
+    br_workload_free(&trace);
+    return rc;
 }
 
 static double step_s(const void *ctx, uint32_t device, uint32_t model, uint32_t decodes, int64_t kv_bytes,
@@ -147,12 +145,9 @@ static int rate_run(const char *folder, double rate, const uint32_t *counts, int
     for (int i = 0; i < n_counts; i++) {
         char path[4096];
         snprintf(path, sizeof path, "%s/synth-%u-%.1f-1.0-1.0.csv", folder, counts[i], rate);
-        FILE *file = fopen(path, "r");
-        int line = file ? workload_read(file, &w) : 0;
-        if (file)
-            fclose(file);
-        if (!file || line) {
-            fprintf(stderr, "sim_artifact: %s: %s %d\n", path, file ? "not understood, line" : strerror(errno), line);
+        struct br_err err;
+        if (workload_read(path, &w, &err)) {
+            fprintf(stderr, "sim_artifact: %s\n", err.msg);
             return 2;
         }
         w.n_models = counts[i];

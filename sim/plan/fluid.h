@@ -3,7 +3,8 @@
  * is, the model needs one step a token and all of them can share it. So a model whose sequences' spans cover U seconds
  * and are T seconds long in all makes (tokens U / T) steps; more where its batch would be larger than the pool allows,
  * than KV has room for, or than steps of TBT can carry. Prompts cost what they cost alone. Placement, waiting for loads
- * and switches cost nothing, so no schedule that pays for those needs less, but for prompts that ride on decode steps.
+ * and switches cost nothing. It is what ideal sharing costs on average over the span, not a proof: prompts that ride on
+ * decode steps and sequences that wait for each other could do with a little less, bursts need more.
  * Source: policy.md's "fluid compute bound"; for Poisson arrivals U / T = (1 - exp(-lambda T)) / (lambda T). */
 #ifndef BRIAREUS_SIM_PLAN_FLUID_H
 #define BRIAREUS_SIM_PLAN_FLUID_H

@@ -147,13 +147,35 @@ static bool guest(const struct br_pool *pool, const struct br_pl_slot *s)
     return place_of(pool)[s->model] != (int32_t)s->device;
 }
 
-/* Room for the target from models that have their place elsewhere and nothing to do, then if stuck from all others. */
+static double arrived(const struct br_pool *pool, const struct br_pl_slot *s)
+{
+    double run = s->run.n ? pool->seqs[s->run.first].arrival_s : PL_NEVER;
+    double wait = s->wait.n ? pool->seqs[s->wait.first].arrival_s : PL_NEVER;
+    return run < wait ? run : wait;
+}
+
+/* The slot of the device's oldest sequence; NULL: none has any. */
+static struct br_pl_slot *elder(const struct br_pool *pool, const struct br_pl_device *d)
+{
+    struct br_pl_slot *best = NULL;
+    for (uint32_t i = 0; i < d->n_held; i++) {
+        struct br_pl_slot *s = &pool->slots[d->held[i]];
+        if (pl_n(s) && (!best || arrived(pool, s) < arrived(pool, best)))
+            best = s;
+    }
+    return best;
+}
+
+/* Room for the target from models that have their place elsewhere and nothing to do, then if stuck from all others; but
+ * nobody takes from the slot of the oldest sequence: two that have no room together would take from each other for
+ * ever. */
 static bool room_make(struct br_pool *pool, struct br_pl_slot *target, int64_t bytes, bool any)
 {
     struct br_pl_device *d = &pool->devices[target->device];
+    const struct br_pl_slot *first = pool->options.whole_kv ? NULL : elder(pool, d);
     for (uint32_t i = d->n_held; i-- > 0 && bytes > pl_free(d);) {
         struct br_pl_slot *s = &pool->slots[d->held[i]];
-        bool may = any || (guest(pool, s) && pl_n(s) == 0);
+        bool may = (any && s != first) || (guest(pool, s) && pl_n(s) == 0);
         if (s != target && (int32_t)d->held[i] != d->step.slot && may)
             pl_evict(pool, s, bytes - pl_free(d));
     }
@@ -187,9 +209,10 @@ static void multiplex_pick(struct br_pool *pool, double now_s, uint32_t device)
         if (try_slot(pool, now_s, &pool->slots[d->held[at]]))
             return;
     }
+    const struct br_pl_slot *first = pool->options.whole_kv ? NULL : elder(pool, d);
     for (uint32_t i = 0; d->link.slot < 0 && i < d->n_held; i++) {
         struct br_pl_slot *s = &pool->slots[d->held[i]];
-        if (!pl_ready(pool, s))
+        if (!pl_ready(pool, s) || (first && s != first))
             continue;
         room_make(pool, s, PL_HEADROOM * pl_model(pool, s)->kv_token_bytes, true);
         if (try_slot(pool, now_s, s))
@@ -201,6 +224,9 @@ static struct br_pl_slot *wanting(const struct br_pool *pool, const struct br_pl
 {
     if (d->loading >= 0 && pl_n(&pool->slots[d->loading]) && pl_chunk(pool, &pool->slots[d->loading]))
         return &pool->slots[d->loading];
+    struct br_pl_slot *first = pl_stuck(pool, d) ? elder(pool, d) : NULL;
+    if (first && pl_chunk(pool, first))
+        return first;
     for (uint32_t i = 0; i < d->n_held; i++)
         if (pl_n(&pool->slots[d->held[i]]) && pl_chunk(pool, &pool->slots[d->held[i]]))
             return &pool->slots[d->held[i]];

@@ -110,16 +110,24 @@ static uint32_t candidates(struct br_pool *pool, double now_s, struct br_pl_devi
     return n;
 }
 
+/* A step runs behind the slot's own load: it ends no sooner than that is whole, and until then nobody else computes. */
+static bool awaited(const struct br_pool *pool, const struct br_pl_device *d, const struct br_pl_slot *s)
+{
+    return d->step.streamed && d->step.slot == (int32_t)pl_index(pool, s);
+}
+
 void slack_load(struct br_pool *pool, double now_s, uint32_t device)
 {
     struct br_pl_device *d = &pool->devices[device];
     struct br_pl_slot *first[2] = {0};
     uint32_t n = candidates(pool, now_s, d, first);
-    for (uint32_t i = 0; i < n; i++)
-        if (slack_room(pool, now_s, first[i], pl_chunk(pool, first[i]), SLACK_LATER, NULL)) {
+    for (uint32_t i = 0; i < n; i++) {
+        enum slack_force force = awaited(pool, d, first[i]) ? SLACK_ANY : SLACK_LATER;
+        if (slack_room(pool, now_s, first[i], pl_chunk(pool, first[i]), force, NULL)) {
             pl_load(pool, first[i]);
             return;
         }
+    }
     if (n > 0 && pl_stuck(pool, d) && slack_room(pool, now_s, first[0], pl_chunk(pool, first[0]), SLACK_ANY, NULL))
         pl_load(pool, first[0]);
 }

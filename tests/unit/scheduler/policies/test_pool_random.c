@@ -26,6 +26,7 @@ struct world {
 };
 
 static uint64_t worlds = 1000;
+static uint64_t first; /* the first one: to look at one that failed */
 
 static uint32_t draw(struct world *w, uint32_t n)
 {
@@ -346,7 +347,7 @@ static void drain(struct world *w, bool placed)
 static void run_policy(const char *policy, bool placed)
 {
     uint64_t steps = 0, evicts = 0, events = 0;
-    for (uint64_t seed = 0; seed < worlds; seed++) {
+    for (uint64_t seed = first; seed < first + worlds; seed++) {
         static struct world w;
         world_create(&w, policy, seed);
         for (uint32_t i = 0; i < EVENTS; i++)
@@ -406,5 +407,7 @@ int main(int argc, char **argv)
     };
     if (argc > 1)
         worlds = strtoull(argv[1], NULL, 10);
+    if (argc > 2)
+        first = strtoull(argv[2], NULL, 10);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,7 +75,8 @@ static struct br_pl_slot *most_pressing(const struct boundary *b)
     return t;
 }
 
-/* The chosen slot gives its memory to one that has to start now, when it has time to come back. */
+/* The chosen slot gives its memory to one that has to start now, when it has time to come back. True: it did, and
+ * cannot run. */
 static bool yield(const struct boundary *b, struct br_pl_slot *best)
 {
     struct br_pool *pool = b->pool;
@@ -87,10 +88,11 @@ static bool yield(const struct boundary *b, struct br_pl_slot *best)
     if (slack_lst(pool, t, b->now_s) >= .03 * ttft || key(b, best) <= pl_load_s(pool, t) + .6 * ttft + back ||
         slack_room(pool, b->now_s, t, pl_chunk(pool, t), SLACK_LATER, best))
         return false;
+    if (pl_chunk(pool, t) > pl_free(b->device) + best->weights + best->kv)
+        return false; /* nothing would come of it */
     pl_evict(pool, best, pl_chunk(pool, t) - pl_free(b->device));
-    if (pl_chunk(pool, t) > pl_free(b->device))
-        return false;
-    pl_load(pool, t);
+    if (pl_chunk(pool, t) <= pl_free(b->device)) /* else its KV had to stay: the host is full */
+        pl_load(pool, t);
     return true;
 }
 

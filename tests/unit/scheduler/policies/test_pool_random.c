@@ -138,7 +138,7 @@ static void happen(struct world *w, struct br_pl_event event)
     obey(w, !w->calm);
     w->events++;
     if (br_pl_check(w->pool, &err) < 0)
-        fail_msg("event %lu, kind %d: %s", w->events, (int)event.kind, err.msg);
+        fail_msg("world %lu, event %lu, kind %d: %s", w->rng.seed, w->events, (int)event.kind, err.msg);
 }
 
 /* Now and then decided elsewhere, with or without its KV. */

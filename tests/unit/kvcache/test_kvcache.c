@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "kvcache/kvcache.h"
 #include "tests/cmocka.h"
+#include "tests/unit/kvcache/kv_open.h"
 
 static struct br_kv *create(uint64_t device, uint64_t host, uint64_t slab)
 {
@@ -12,26 +13,7 @@ static struct br_kv *create(uint64_t device, uint64_t host, uint64_t slab)
                                   .max_shapes = 8,
                                   .max_seqs = 64,
                                   .max_blocks_per_seq = 64};
-    struct br_err err;
-    struct br_kv *kv = NULL;
-    assert_int_equal(br_kv_create(&config, &kv, &err), 0);
-    return kv;
-}
-
-static uint32_t shape(struct br_kv *kv, uint64_t bytes)
-{
-    struct br_err err;
-    uint32_t s = 0;
-    assert_int_equal(br_kv_shape_add(kv, bytes, &s, &err), 0);
-    return s;
-}
-
-static int32_t open(struct br_kv *kv, uint32_t s)
-{
-    struct br_err err;
-    int32_t seq = -1;
-    assert_int_equal(br_kv_open(kv, s, &seq, &err), 0);
-    return seq;
+    return kv_created(&config);
 }
 
 static void check(const struct br_kv *kv)
@@ -49,9 +31,9 @@ static void capacity_formula(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; i++) {
         struct br_kv *kv = create(7999, 0, 1000);
-        uint32_t s = shape(kv, blocks[i]);
+        uint32_t s = kv_shape(kv, blocks[i]);
         uint64_t want = 7 * (1000 / blocks[i]), got = 0;
-        int32_t seq = open(kv, s);
+        int32_t seq = kv_opened(kv, s);
         assert_int_equal(br_kv_device_blocks_free(kv, s), want);
         while (got < want) {
             uint32_t n = want - got < 64 ? (uint32_t)(want - got) : 64;
@@ -59,10 +41,10 @@ static void capacity_formula(void **state)
             assert_int_equal(br_kv_extend(kv, seq, n * BR_KV_TOKENS, &err), 0);
             got += n;
             if (got < want)
-                seq = open(kv, s);
+                seq = kv_opened(kv, s);
         }
         assert_int_equal(br_kv_device_blocks_free(kv, s), 0);
-        seq = open(kv, s);
+        seq = kv_opened(kv, s);
         assert_false(br_kv_can_extend(kv, seq, 1));
         assert_int_equal(br_kv_extend(kv, seq, 1, &err), BR_ENOMEM);
         check(kv);
@@ -73,7 +55,7 @@ static void capacity_formula(void **state)
 static void blocks_by_tokens(void **state)
 {
     struct br_kv *kv = create(10000, 0, 1000);
-    int32_t seq = open(kv, shape(kv, 100));
+    int32_t seq = kv_opened(kv, kv_shape(kv, 100));
     struct br_err err;
     (void)state;
     assert_int_equal(br_kv_extend(kv, seq, 0, &err), 0);
@@ -107,15 +89,15 @@ static void bad_shapes_and_configs(void **state)
                                    .max_seqs = 0,
                                    .max_blocks_per_seq = 1};
     struct br_err err;
-    uint32_t a = shape(kv, 100), b;
+    uint32_t a = kv_shape(kv, 100), b;
     (void)state;
     assert_int_equal(br_kv_shape_add(kv, 1001, &b, &err), BR_EINVAL);
     assert_non_null(strstr(err.msg, "1001"));
     assert_non_null(strstr(err.msg, "1000"));
     assert_int_equal(br_kv_shape_add(kv, 0, &b, &err), BR_EINVAL);
-    assert_int_equal(shape(kv, 100), a);
+    assert_int_equal(kv_shape(kv, 100), a);
     for (uint64_t i = 1; i < 8; i++)
-        shape(kv, 100 + i);
+        kv_shape(kv, 100 + i);
     assert_int_equal(br_kv_shape_add(kv, 200, &b, &err), BR_ENOMEM);
     assert_int_equal(br_kv_create(&no_slab, &none, &err), BR_EINVAL);
     assert_int_equal(br_kv_create(&no_seqs, &none, &err), BR_EINVAL);
@@ -139,9 +121,9 @@ static void many_blocks_in_a_slab(void **state)
     (void)state;
     assert_int_equal(br_kv_create(&config, &kv, &err), 0);
     assert_int_equal(br_kv_shape_add(kv, 255, &s, &err), BR_ENOTSUP);
-    s = shape(kv, 256);
+    s = kv_shape(kv, 256);
     for (int round = 0; round < 2; round++) {
-        seq = open(kv, s);
+        seq = kv_opened(kv, s);
         assert_int_equal(br_kv_extend(kv, seq, (64 * 64 * 64 + 1) * 16, &err), BR_ENOMEM);
         assert_int_equal(br_kv_extend(kv, seq, 64 * 64 * 64 * 16, &err), 0);
         assert_int_equal(br_kv_block_offset(kv, seq, 64 * 64 * 64 - 1), (64ull << 20) - 256);
@@ -156,8 +138,8 @@ static void many_blocks_in_a_slab(void **state)
 static void slabs_bind_and_unbind(void **state)
 {
     struct br_kv *kv = create(2000, 0, 1000);
-    uint32_t a = shape(kv, 100), b = shape(kv, 450);
-    int32_t x = open(kv, a), y = open(kv, b), z = open(kv, a);
+    uint32_t a = kv_shape(kv, 100), b = kv_shape(kv, 450);
+    int32_t x = kv_opened(kv, a), y = kv_opened(kv, b), z = kv_opened(kv, a);
     struct br_err err;
     (void)state;
     assert_int_equal(br_kv_extend(kv, x, 16, &err), 0);
@@ -178,18 +160,18 @@ static void slabs_bind_and_unbind(void **state)
 static void fullest_slab_first(void **state)
 {
     struct br_kv *kv = create(3000, 0, 1000);
-    uint32_t a = shape(kv, 100);
+    uint32_t a = kv_shape(kv, 100);
     int32_t seqs[11], late;
     struct br_kv_stats stats;
     struct br_err err;
     (void)state;
     for (int i = 0; i < 11; i++) {
-        seqs[i] = open(kv, a);
+        seqs[i] = kv_opened(kv, a);
         assert_int_equal(br_kv_extend(kv, seqs[i], 16, &err), 0);
     }
     br_kv_close(kv, seqs[2]);
     br_kv_close(kv, seqs[7]);
-    late = open(kv, a);
+    late = kv_opened(kv, a);
     assert_int_equal(br_kv_extend(kv, late, 32, &err), 0);
     assert_int_equal(br_kv_block_offset(kv, late, 0) / 1000, br_kv_block_offset(kv, seqs[0], 0) / 1000);
     assert_int_equal(br_kv_block_offset(kv, late, 1) / 1000, br_kv_block_offset(kv, seqs[0], 0) / 1000);
@@ -203,8 +185,8 @@ static void fullest_slab_first(void **state)
 static void in_flight_is_never_handed_out(void **state)
 {
     struct br_kv *kv = create(1000, 2000, 1000);
-    uint32_t a = shape(kv, 100);
-    int32_t x = open(kv, a), y = open(kv, a);
+    uint32_t a = kv_shape(kv, 100);
+    int32_t x = kv_opened(kv, a), y = kv_opened(kv, a);
     struct br_kv_swap out, in;
     struct br_kv_stats stats;
     struct br_err err;
@@ -240,8 +222,8 @@ static void in_flight_is_never_handed_out(void **state)
 static void full_host_refuses_and_drop_goes_on(void **state)
 {
     struct br_kv *kv = create(3000, 1000, 1000);
-    uint32_t a = shape(kv, 100);
-    int32_t x = open(kv, a), y = open(kv, a);
+    uint32_t a = kv_shape(kv, 100);
+    int32_t x = kv_opened(kv, a), y = kv_opened(kv, a);
     struct br_kv_swap swap;
     struct br_err err;
     (void)state;
@@ -275,8 +257,8 @@ static void closed_in_flight_counts_as_open(void **state)
     int32_t x, y;
     (void)state;
     assert_int_equal(br_kv_create(&config, &kv, &err), 0);
-    a = shape(kv, 100);
-    x = open(kv, a);
+    a = kv_shape(kv, 100);
+    x = kv_opened(kv, a);
     assert_int_equal(br_kv_extend(kv, x, 16, &err), 0);
     assert_int_equal(br_kv_swap_out(kv, x, &swap, &err), 0);
     br_kv_close(kv, x);
@@ -307,17 +289,17 @@ static void fragmentation_report(void **state)
     (void)state;
     assert_int_equal(br_kv_create(&config, &kv, &err), 0);
     for (int i = 0; i < 6; i++)
-        shapes[i] = shape(kv, block_bytes[i]);
+        shapes[i] = kv_shape(kv, block_bytes[i]);
     for (int i = 0; i < rounds; i++) {
         struct br_kv_stats stats;
         double unused;
-        int32_t seq = n < 512 ? open(kv, shapes[(int)(br_rng_next(&rng) * 6)]) : -1;
+        int32_t seq = n < 512 ? kv_opened(kv, shapes[(int)(br_rng_next(&rng) * 6)]) : -1;
         while (n > 0 && (seq < 0 || br_kv_extend(kv, seq, 16 + (uint32_t)(br_rng_next(&rng) * 1600), &err))) {
             uint32_t gone = (uint32_t)(br_rng_next(&rng) * n);
             br_kv_close(kv, seqs[gone]);
             seqs[gone] = seqs[--n];
             if (seq < 0)
-                seq = open(kv, shapes[(int)(br_rng_next(&rng) * 6)]);
+                seq = kv_opened(kv, shapes[(int)(br_rng_next(&rng) * 6)]);
         }
         if (br_kv_where(kv, seq) == BR_KV_EMPTY)
             assert_int_equal(br_kv_extend(kv, seq, 16, &err), 0);

@@ -4,6 +4,7 @@
 
 #include "kvcache/prefix.h"
 #include "tests/cmocka.h"
+#include "tests/unit/kvcache/kv_open.h"
 
 enum { SLAB = 1000, SLABS = 4, BLOCK = 100, TOKENS = BR_KV_TOKENS };
 
@@ -17,26 +18,7 @@ static struct br_kv *create(uint32_t max_cached)
                                   .max_seqs = 16,
                                   .max_blocks_per_seq = 64,
                                   .max_cached = max_cached};
-    struct br_err err;
-    struct br_kv *kv = NULL;
-    assert_int_equal(br_kv_create(&config, &kv, &err), 0);
-    return kv;
-}
-
-static uint32_t shape(struct br_kv *kv, uint64_t bytes)
-{
-    struct br_err err;
-    uint32_t s = 0;
-    assert_int_equal(br_kv_shape_add(kv, bytes, &s, &err), 0);
-    return s;
-}
-
-static int32_t open_seq(struct br_kv *kv, uint32_t s)
-{
-    struct br_err err;
-    int32_t seq = -1;
-    assert_int_equal(br_kv_open(kv, s, &seq, &err), 0);
-    return seq;
+    return kv_created(&config);
 }
 
 static void extend(struct br_kv *kv, int32_t seq, uint32_t blocks)
@@ -66,7 +48,7 @@ static const struct br_kv_key *text(int32_t number, uint32_t n)
 /* A sequence of the text's n blocks that came and went: its blocks are cached. */
 static void leave_behind(struct br_kv *kv, uint32_t s, int32_t number, uint32_t n)
 {
-    int32_t seq = open_seq(kv, s);
+    int32_t seq = kv_opened(kv, s);
     extend(kv, seq, n);
     br_kv_publish(kv, seq, 0, text(number, n), n);
     br_kv_close(kv, seq);
@@ -103,8 +85,8 @@ static void keys_by_definition(void **state)
 static void prefix_is_taken_over(void **state)
 {
     struct br_kv *kv = create(100);
-    uint32_t s = shape(kv, BLOCK), other = shape(kv, 2 * BLOCK);
-    int32_t x = open_seq(kv, s), y = open_seq(kv, s), z = open_seq(kv, s);
+    uint32_t s = kv_shape(kv, BLOCK), other = kv_shape(kv, 2 * BLOCK);
+    int32_t x = kv_opened(kv, s), y = kv_opened(kv, s), z = kv_opened(kv, s);
     struct br_kv_match match;
     struct br_kv_swap swap;
     struct br_kv_stats stats;
@@ -146,7 +128,7 @@ static void prefix_is_taken_over(void **state)
 static void cached_blocks_make_way(void **state)
 {
     struct br_kv *kv = create(100);
-    uint32_t s = shape(kv, BLOCK), other = shape(kv, SLAB);
+    uint32_t s = kv_shape(kv, BLOCK), other = kv_shape(kv, SLAB);
     struct br_kv_stats stats;
     int32_t x;
     (void)state;
@@ -154,7 +136,7 @@ static void cached_blocks_make_way(void **state)
         leave_behind(kv, s, i, 10);
     assert_int_equal(br_kv_device_blocks_free(kv, s), 40);
     assert_int_equal(br_kv_device_blocks_free(kv, other), 4);
-    x = open_seq(kv, s);
+    x = kv_opened(kv, s);
     extend(kv, x, 13);
     check(kv);
     /* A closed sequence lets go of its last block first, so what is left of a text is a prefix of it. */
@@ -176,13 +158,13 @@ static void cached_blocks_make_way(void **state)
 static void order_from_outside(void **state)
 {
     struct br_kv *kv = create(100);
-    uint32_t s = shape(kv, BLOCK);
+    uint32_t s = kv_shape(kv, BLOCK);
     (void)state;
     for (int i = 1; i <= 4; i++)
         leave_behind(kv, s, i, 10);
     br_kv_evict_first(kv, s, text(3, 10), 10);
     br_kv_evict_first(kv, s, text(4, 2) + 1, 1);
-    extend(kv, open_seq(kv, s), 11);
+    extend(kv, kv_opened(kv, s), 11);
     assert_int_equal(found(kv, s, 1, 10), 10);
     assert_int_equal(found(kv, s, 2, 10), 10);
     assert_int_equal(found(kv, s, 3, 10), 0);
@@ -194,17 +176,17 @@ static void order_from_outside(void **state)
 static void reuse_keeps_alive(void **state)
 {
     struct br_kv *kv = create(100);
-    uint32_t s = shape(kv, BLOCK);
+    uint32_t s = kv_shape(kv, BLOCK);
     struct br_kv_swap swap;
     struct br_err err;
-    int32_t x = open_seq(kv, s);
+    int32_t x = kv_opened(kv, s);
     (void)state;
     for (int i = 1; i <= 4; i++)
         leave_behind(kv, s, i, 10);
     assert_int_equal(br_kv_adopt(kv, x, text(1, 10), 10, &swap, &err), 0);
     assert_int_equal(br_kv_device_blocks_free(kv, s), 30);
     br_kv_close(kv, x); /* text 1 is the last used now */
-    extend(kv, open_seq(kv, s), 10);
+    extend(kv, kv_opened(kv, s), 10);
     assert_int_equal(found(kv, s, 1, 10), 10);
     assert_int_equal(found(kv, s, 2, 10), 0);
     check(kv);
@@ -215,11 +197,11 @@ static void reuse_keeps_alive(void **state)
 static void host_copies_serve(void **state)
 {
     struct br_kv *kv = create(100);
-    uint32_t s = shape(kv, BLOCK);
+    uint32_t s = kv_shape(kv, BLOCK);
     struct br_kv_swap swap;
     struct br_kv_match match;
     struct br_err err;
-    int32_t x = open_seq(kv, s), full;
+    int32_t x = kv_opened(kv, s), full;
     (void)state;
     extend(kv, x, 6);
     br_kv_publish(kv, x, 0, text(1, 5), 5);
@@ -237,12 +219,12 @@ static void host_copies_serve(void **state)
     br_kv_close(kv, x);
     br_kv_swap_done(kv, swap.ticket);
     check(kv);
-    full = open_seq(kv, s);
+    full = kv_opened(kv, s);
     extend(kv, full, 40);
     br_kv_lookup(kv, s, text(1, 5), 5, &match);
     assert_int_equal(match.blocks, 5);
     assert_int_equal(match.on_device, 0);
-    x = open_seq(kv, s);
+    x = kv_opened(kv, s);
     assert_int_equal(br_kv_adopt(kv, x, text(1, 5), 5, &swap, &err), BR_ENOMEM);
     assert_int_equal(br_kv_where(kv, x), BR_KV_EMPTY);
     check(kv);
@@ -262,8 +244,8 @@ static void host_copies_serve(void **state)
 static void copy_on_write(void **state)
 {
     struct br_kv *kv = create(100);
-    uint32_t s = shape(kv, BLOCK);
-    int32_t x = open_seq(kv, s), y, z;
+    uint32_t s = kv_shape(kv, BLOCK);
+    int32_t x = kv_opened(kv, s), y, z;
     struct br_kv_moves moves = {.ticket = BR_KV_NONE};
     struct br_kv_swap swap;
     struct br_err err;
@@ -306,14 +288,14 @@ static void copy_on_write(void **state)
 static void limit_evicts_what_is_only_cached(void **state)
 {
     struct br_kv *kv = create(100);
-    uint32_t s = shape(kv, BLOCK);
+    uint32_t s = kv_shape(kv, BLOCK);
     struct br_kv_moves moves;
     struct br_err err;
     int32_t x;
     (void)state;
     for (int i = 1; i <= 3; i++)
         leave_behind(kv, s, i, 10);
-    x = open_seq(kv, s);
+    x = kv_opened(kv, s);
     extend(kv, x, 5);
     leave_behind(kv, s, 4, 5);
     assert_int_equal(br_kv_device_used_bytes(kv), 4000);
@@ -339,15 +321,15 @@ static void limit_evicts_what_is_only_cached(void **state)
 static void full_index(void **state)
 {
     struct br_kv *kv = create(3), *none = create(0);
-    uint32_t s = shape(kv, BLOCK), n = shape(none, BLOCK);
+    uint32_t s = kv_shape(kv, BLOCK), n = kv_shape(none, BLOCK);
     struct br_kv_stats stats;
-    int32_t x = open_seq(kv, s);
+    int32_t x = kv_opened(kv, s);
     (void)state;
     extend(kv, x, 5);
     br_kv_publish(kv, x, 0, text(1, 5), 5);
     assert_int_equal(found(kv, s, 1, 5), 3);
     br_kv_close(kv, x);
-    x = open_seq(kv, s);
+    x = kv_opened(kv, s);
     extend(kv, x, 1);
     br_kv_publish(kv, x, 0, text(2, 1), 1); /* the oldest unused one makes way: the last of text 1 */
     assert_int_equal(found(kv, s, 2, 1), 1);
@@ -364,12 +346,12 @@ static void full_index(void **state)
 static void disk_and_back(void **state)
 {
     struct br_kv *kv = create(100);
-    uint32_t s = shape(kv, BLOCK);
+    uint32_t s = kv_shape(kv, BLOCK);
     struct br_kv_swap swap;
     struct br_kv_match match;
     struct br_kv_stats stats;
     struct br_err err;
-    int32_t x = open_seq(kv, s), y;
+    int32_t x = kv_opened(kv, s), y;
     (void)state;
     extend(kv, x, 10);
     br_kv_publish(kv, x, 0, text(1, 9), 9);
@@ -396,7 +378,7 @@ static void disk_and_back(void **state)
     br_kv_lookup(kv, s, text(1, 9), 9, &match);
     assert_int_equal(match.blocks, 0);
     assert_int_equal(match.anywhere, 9);
-    y = open_seq(kv, s);
+    y = kv_opened(kv, s);
     assert_int_equal(br_kv_adopt(kv, y, text(1, 9), 9, &swap, &err), BR_ENOENT);
     assert_int_equal(br_kv_adopt_host(kv, y, text(1, 9), 9, &swap, &err), 0);
     assert_int_equal(br_kv_where(kv, y), BR_KV_COMING_FROM_DISK);
@@ -431,7 +413,7 @@ static void no_disk_refuses(void **state)
     int32_t x;
     (void)state;
     assert_int_equal(br_kv_create(&config, &kv, &err), 0);
-    x = open_seq(kv, shape(kv, BLOCK));
+    x = kv_opened(kv, kv_shape(kv, BLOCK));
     extend(kv, x, 2);
     assert_int_equal(br_kv_swap_out(kv, x, &swap, &err), 0);
     br_kv_swap_done(kv, swap.ticket);
@@ -445,9 +427,9 @@ static void no_disk_refuses(void **state)
 static void dump_tells(void **state)
 {
     struct br_kv *kv = create(100);
-    uint32_t s = shape(kv, BLOCK);
+    uint32_t s = kv_shape(kv, BLOCK);
     struct br_buf text_out = {0};
-    int32_t x = open_seq(kv, s);
+    int32_t x = kv_opened(kv, s);
     (void)state;
     extend(kv, x, 2);
     br_kv_publish(kv, x, 0, text(1, 1), 1);

@@ -5,6 +5,7 @@
 #include "kvcache/bits.h"
 #include "kvcache/kvcache.h"
 #include "tests/cmocka.h"
+#include "tests/unit/kvcache/kv_open.h"
 
 enum { SLAB = 1000, SLABS = 10, SEQS = 64 };
 
@@ -16,18 +17,7 @@ static struct br_kv *create(void)
                                   .max_shapes = 4,
                                   .max_seqs = SEQS,
                                   .max_blocks_per_seq = 128};
-    struct br_err err;
-    struct br_kv *kv = NULL;
-    assert_int_equal(br_kv_create(&config, &kv, &err), 0);
-    return kv;
-}
-
-static uint32_t shape(struct br_kv *kv, uint64_t bytes)
-{
-    struct br_err err;
-    uint32_t s = 0;
-    assert_int_equal(br_kv_shape_add(kv, bytes, &s, &err), 0);
-    return s;
+    return kv_created(&config);
 }
 
 static int32_t seq_of(struct br_kv *kv, uint32_t s, uint32_t blocks)
@@ -81,7 +71,7 @@ static void bits_as_an_array(void **state)
 static void far_end_first(void **state)
 {
     struct br_kv *kv = create();
-    uint32_t a = shape(kv, 100), b = shape(kv, 300);
+    uint32_t a = kv_shape(kv, 100), b = kv_shape(kv, 300);
     int32_t x = seq_of(kv, a, 1), y = seq_of(kv, b, 1);
     struct br_err err;
     (void)state;
@@ -103,7 +93,7 @@ static void far_end_first(void **state)
 static void limit_up_and_down(void **state)
 {
     struct br_kv *kv = create();
-    uint32_t a = shape(kv, 100);
+    uint32_t a = kv_shape(kv, 100);
     struct br_err err;
     int32_t x;
     (void)state;
@@ -131,7 +121,7 @@ static void limit_up_and_down(void **state)
 static void compaction_slides_to_the_end(void **state)
 {
     struct br_kv *kv = create();
-    uint32_t a = shape(kv, 100);
+    uint32_t a = kv_shape(kv, 100);
     int32_t seqs[10];
     struct br_kv_moves moves;
     struct br_err err;
@@ -167,7 +157,7 @@ static void compaction_slides_to_the_end(void **state)
 static void compaction_merges(void **state)
 {
     struct br_kv *kv = create();
-    uint32_t a = shape(kv, 100), b = shape(kv, 1000);
+    uint32_t a = kv_shape(kv, 100), b = kv_shape(kv, 1000);
     int32_t keep[10], gone[10];
     struct br_kv_moves moves;
     (void)state;
@@ -193,7 +183,7 @@ static void compaction_merges(void **state)
 static void pinned_stay(void **state)
 {
     struct br_kv *kv = create();
-    uint32_t a = shape(kv, 100);
+    uint32_t a = kv_shape(kv, 100);
     int32_t first = seq_of(kv, a, 10), x = seq_of(kv, a, 10);
     struct br_kv_moves moves;
     (void)state;
@@ -213,7 +203,7 @@ static void pinned_stay(void **state)
 static void in_flight_until_done(void **state)
 {
     struct br_kv *kv = create();
-    uint32_t a = shape(kv, 100);
+    uint32_t a = kv_shape(kv, 100);
     int32_t first = seq_of(kv, a, 10), x = seq_of(kv, a, 10);
     struct br_kv_moves moves, second;
     struct br_kv_swap swap;
@@ -279,7 +269,7 @@ static void contents_survive_compaction(void **state)
     struct br_err err;
     (void)state;
     for (int i = 0; i < 3; i++)
-        shapes[i] = shape(kv, BLOCK_BYTES[i]);
+        shapes[i] = kv_shape(kv, BLOCK_BYTES[i]);
     for (int op = 0; op < 20000; op++) {
         double what = br_rng_next(&rng);
         uint32_t i = (uint32_t)(br_rng_next(&rng) * n), more = 1 + (uint32_t)(br_rng_next(&rng) * 9);

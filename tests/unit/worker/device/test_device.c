@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "tests/unit/worker/device/device_open.h"
 #include "worker/device/device.h"
 
 enum { MIB = 1 << 20 };
@@ -21,22 +22,6 @@ static struct br_device *device(uint64_t bytes, uint64_t link_bytes_per_s)
     if (br_device_cpu_create(&config, &dev, &err))
         fail_msg("%s", err.msg);
     return dev;
-}
-
-static struct br_stream *stream(struct br_device *dev)
-{
-    struct br_stream *s;
-    struct br_err err;
-    assert_int_equal(dev->ops->stream_create(dev, &s, &err), 0);
-    return s;
-}
-
-static struct br_event *event(struct br_device *dev)
-{
-    struct br_event *e;
-    struct br_err err;
-    assert_int_equal(dev->ops->event_create(dev, &e, &err), 0);
-    return e;
 }
 
 static void *at(const struct br_device *dev, uint64_t offset)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "tests/unit/worker/device/device_open.h"
 #include "worker/device/kernels.h"
 
 static struct br_device *device(const char *kind, uint32_t tp, double speed)
@@ -16,22 +17,6 @@ static struct br_device *device(const char *kind, uint32_t tp, double speed)
     if (br_device_create(&config, &dev, &err))
         fail_msg("%s", err.msg);
     return dev;
-}
-
-static struct br_stream *stream(struct br_device *dev)
-{
-    struct br_stream *s;
-    struct br_err err;
-    assert_int_equal(dev->ops->stream_create(dev, &s, &err), 0);
-    return s;
-}
-
-static struct br_event *event(struct br_device *dev)
-{
-    struct br_event *e;
-    struct br_err err;
-    assert_int_equal(dev->ops->event_create(dev, &e, &err), 0);
-    return e;
 }
 
 static double since_s(int64_t from_ns)

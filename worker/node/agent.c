@@ -9,6 +9,7 @@
 #include "proto/convert.h"
 #include "scheduler/link/link.h"
 #include "worker/node/results.h"
+#include "worker/node/said.h"
 
 enum {
     REPORT_MS = 250,
@@ -124,31 +125,6 @@ static struct running_list running_all(struct agent *a)
     return list;
 }
 
-static void step_shape(const struct br_step_shape *shape, Briareus__StepShape *out)
-{
-    briareus__step_shape__init(out);
-    out->fixed_s = shape->fixed_s;
-    out->read_s = shape->read_s;
-    out->kv_byte_s = shape->kv_byte_s;
-    out->row_s = shape->row_s;
-}
-
-static void model_info(const struct br_turn_model_info *info, Briareus__StepShape *step, Briareus__ModelInfo *out)
-{
-    briareus__model_info__init(out);
-    out->name = (char *)info->name;
-    out->weight_bytes = info->weight_bytes;
-    out->kv_block_bytes = info->kv_block_bytes;
-    out->max_context = info->max_context;
-    out->vocab = info->vocab;
-    out->step_s = info->step_s;
-    out->load_s = info->load_s;
-    out->kv_token_bytes = info->kv_token_bytes;
-    step_shape(&info->shape, step);
-    out->step = info->step_s > 0 ? step : NULL;
-    out->error = (char *)info->error;
-}
-
 static void hello_send(struct agent *a, Briareus__Register *hello)
 {
     uint32_t n = a->plan->config.n_models;
@@ -157,7 +133,7 @@ static void hello_send(struct agent *a, Briareus__Register *hello)
     struct running_list running = running_all(a);
     Briareus__Frame frame = BRIAREUS__FRAME__INIT;
     for (uint32_t i = 0; i < n; i++) {
-        model_info(br_turn_model_info(a->turn, i), &steps[i], &infos[i]);
+        said_model_info(br_turn_model_info(a->turn, i), &steps[i], &infos[i]);
         models[i] = &infos[i];
     }
     hello->n_models = n;
@@ -212,20 +188,6 @@ static void slot_load(struct agent *a, uint32_t i, const struct br_turn_slot_sta
     a->busy_s[i] = s->compute_s;
 }
 
-static void report_fill(const struct br_turn_stats *s, Briareus__StepReport *out)
-{
-    briareus__step_report__init(out);
-    out->steps = s->steps;
-    out->switches = s->switches;
-    out->loaded_bytes = s->loaded_bytes;
-    out->kv_out_bytes = s->kv_out_bytes;
-    out->kv_in_bytes = s->kv_in_bytes;
-    out->compute_s = s->compute_s;
-    out->stalled_s = s->stalled_s;
-    out->wall_s = s->wall_s;
-    out->link_bytes_per_s = s->link_bytes_per_s;
-}
-
 static void on_report(uv_timer_t *timer)
 {
     struct agent *a = timer->data;
@@ -242,7 +204,7 @@ static void on_report(uv_timer_t *timer)
     loads = br_calloc(n + 1, sizeof *loads);
     pointers = br_calloc(n + 1, sizeof *pointers);
     br_turn_stats(a->turn, &stats, slots);
-    report_fill(&stats, &report);
+    said_report(&stats, &report);
     for (uint32_t i = 0; i < n; i++) {
         slot_load(a, i, &slots[i], (double)(now_ns - a->reported_ns) / 1e9, &loads[i]);
         pointers[i] = &loads[i];

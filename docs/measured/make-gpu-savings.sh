@@ -18,6 +18,7 @@ tail=(--market "$traces/servegen_tail_rates.csv" --market-models "$traces/serveg
   --large-dedicated-tp 4 --horizon 420)
 tail4=("${tail[@]:0:6}" --large-weights int4 --large-dedicated-tp 1 --horizon 420)
 versus=(--policy slack --policy dedicated)
+every=(--policy slack --policy aegaeon --policy aegaeon-tuned --policy request --policy multiplex --policy dedicated)
 served=(--policy slack --policy aegaeon --policy request --policy request-sjf --handicapped --seeds 1)
 l20=(--scenario l20-72b --seeds 1 --horizon 900 --policy slack --policy aegaeon --policy request --policy multiplex)
 
@@ -27,13 +28,13 @@ options() { # NAME: sets `words`
     market-n1) words=("${market[@]}" --redundancy 1 "${versus[@]}") ;;
     market-int4) words=("${market[@]}" --large-weights int4) ;;
     market-int4-same) words=("${market[@]}" --large-weights int4 "${versus[@]}" "${same[@]}") ;;
-    tail) words=("${tail[@]}" --mean-rate .037 --policy slack --policy aegaeon --policy request --policy dedicated) ;;
-    tail-int4) words=("${tail4[@]}" --mean-rate .037 --policy slack --policy aegaeon --policy request --policy dedicated) ;;
+    tail) words=("${tail[@]}" --mean-rate .037 "${every[@]}") ;;
+    tail-int4) words=("${tail4[@]}" --mean-rate .037 "${every[@]}") ;;
     tail-int4-90) words=("${tail4[@]}" --mean-rate .037 --policy slack --target .9 --pool-floor .5) ;;
-    tail-x1) words=("${tail[@]}" --seeds 1 "${versus[@]}" --horizon 300) ;;
-    tail-x1-int4) words=("${tail4[@]}" --seeds 1 "${versus[@]}" --horizon 300) ;;
-    tail-x4) words=("${tail[@]}" --rate-scale 4 --seeds 1 "${versus[@]}" --horizon 240) ;;
-    tail-x4-int4) words=("${tail4[@]}" --rate-scale 4 --seeds 1 "${versus[@]}" --horizon 240) ;;
+    tail-x1) words=("${tail[@]}" --seeds 1 "${every[@]}" --horizon 300) ;;
+    tail-x1-int4) words=("${tail4[@]}" --seeds 1 "${every[@]}" --horizon 300) ;;
+    tail-x4) words=("${tail[@]}" --rate-scale 4 --seeds 1 "${every[@]}" --horizon 240) ;;
+    tail-x4-int4) words=("${tail4[@]}" --rate-scale 4 --seeds 1 "${every[@]}" --horizon 240) ;;
     fig11a) words=(--scenario paper-fig11a "${served[@]}" --horizon 500) ;;
     fig11b) words=(--scenario paper-fig11b "${served[@]}" --horizon 240) ;;
     h20-72b) words=(--scenario h20-72b --seeds 1 --horizon 900) ;;
@@ -63,11 +64,6 @@ section() { # NAME: the command and what it printed
   done
   printf '\n\n'
   cat "$runs/$1.txt"
-}
-
-# The largest runs are in the page when they were made before: make-gpu-savings.sh PROGRAM RUNS tail-x4 tail-x4-int4
-optional() { # NAME COMMAND...
-  if [ -s "$runs/$1.txt" ]; then "${@:2}"; fi
 }
 
 headline() { # NAME TITLE: a row of the summary
@@ -139,8 +135,8 @@ TEXT
   headline tail-int4 "the same, 4 bits, dedicated in the same format"
   headline tail-x1 "real tail as it is"
   headline tail-x1-int4 "the same, 4 bits"
-  optional tail-x4 headline tail-x4 "real tail, four times the load"
-  optional tail-x4-int4 headline tail-x4-int4 "the same, 4 bits"
+  headline tail-x4 "real tail, four times the load"
+  headline tail-x4-int4 "the same, 4 bits"
   cat <<'TEXT'
 
 **What the figures say.** With these models, this traffic and these costs, so many GPUs have 99 % of all tokens on time,
@@ -194,12 +190,12 @@ TEXT
   section tail-int4-90
   cat <<'TEXT'
 
-The rates as they are (and four times as much, where those runs were made); one seed, so no intervals:
+The rates as they are, then four times as much; one seed, so no intervals:
 TEXT
   section tail-x1
   section tail-x1-int4
-  optional tail-x4 section tail-x4
-  optional tail-x4-int4 section tail-x4-int4
+  section tail-x4
+  section tail-x4-int4
   cat <<'TEXT'
 
 ## The paper's workloads

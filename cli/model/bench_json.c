@@ -33,18 +33,19 @@ json_t *bench_model_json(const struct bench_times *t, const char *name)
             json_array_append_new(row, json_real(t->decode_s[b][c]));
         json_array_append_new(seconds, row);
     }
-    return json_pack("{s:s, s:f, s:f, s:o, s:{s:o, s:o, s:o}}", "name", name, "weight_bytes", t->weight_bytes,
-                     "kv_bytes_per_token", t->kv_bytes_per_token, "prefill", prefill, "decode", "batch",
-                     list_json(&t->batch), "context", list_json(&t->context), "seconds", seconds);
+    return json_pack("{s:s, s:I, s:f, s:o, s:{s:o, s:o, s:o}}", "name", name, "weight_bytes",
+                     (json_int_t)t->weight_bytes, "kv_bytes_per_token", t->kv_bytes_per_token, "prefill", prefill,
+                     "decode", "batch", list_json(&t->batch), "context", list_json(&t->context), "seconds", seconds);
 }
 
 int bench_json_write(const char *path, const char *device, const char *profile, double memory_bytes,
                      double link_bytes_per_s, uint32_t threads, json_t *models, struct br_err *err)
 {
-    json_t *root = json_pack("{s:i, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "briareus_costs", 1, "device",
-                             device, "numeric_profile", profile, "threads", (json_int_t)threads, "memory_bytes",
-                             memory_bytes, "link_bytes_per_s", link_bytes_per_s, "switch_s", 0.0, "step_overhead_s",
-                             0.0, "token_overhead_s", 0.0, "price_usd_per_hour", 0.0, "models", models);
+    json_t *root =
+        json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "briareus_costs", 1, "device", device,
+                  "numeric_profile", profile, "threads", (json_int_t)threads, "memory_bytes", (json_int_t)memory_bytes,
+                  "link_bytes_per_s", (json_int_t)link_bytes_per_s, "switch_s", 0.0, "step_overhead_s", 0.0,
+                  "token_overhead_s", 0.0, "price_usd_per_hour", 0.0, "models", models);
     int rc = 0;
     if (!root)
         return br_err_set(err, BR_EINVAL, "the device's name '%.40s' is not UTF-8", device);

@@ -179,7 +179,8 @@ static void step_begun(struct sim *s, uint32_t device)
 {
     const struct sim_observer *o = s->run->observer;
     const struct br_pl_running *step = &s->pool->devices[device].step;
-    double switch_s = step->switched ? br_pl_switch_s(s->pool) : 0, end = s->now_s + step->cost_s + switch_s;
+    double switches = s->run->switch_s > 0 ? s->run->switch_s : br_pl_switch_s(s->pool);
+    double switch_s = step->switched ? switches : 0, end = s->now_s + step->cost_s + switch_s;
     double streamed = step->streamed ? streamed_until(s, device) + .002 : 0;
     end = end > streamed ? end : streamed;
     s->out->steps++;

@@ -33,6 +33,7 @@ struct sim_run {
     uint32_t n_requests;
     double horizon_s, margin_s, run_on_s; /* arrivals in [margin, horizon - margin] count; ends at horizon + run_on */
     bool check;                           /* the books after every event (slow) */
+    double switch_s;                      /* of a step of another model; 0: what the policy counts with */
     double late_stop; /* > 0: give up when more than this share of all tokens that count is late: attainment then is
                          an upper bound below 1 - late_stop */
     const struct sim_observer *observer; /* NULL: nobody watches */

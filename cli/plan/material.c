@@ -31,17 +31,28 @@ static const struct br_gpu *gpu_use(struct plan_material *m, const struct br_gpu
     return mine;
 }
 
+static const struct br_gpu *gpu_named(struct plan_material *m, const char *name, struct br_err *err)
+{
+    if (m->ask.measured && strcmp(name, m->measured.device) == 0)
+        return m->ask.measured_gpu;
+    const struct br_gpu *gpu = br_gpu_find(name, err);
+    if (!gpu && m->ask.measured)
+        br_err_wrap(err, "not the device '%s' of --costs, and", m->measured.device);
+    return gpu ? gpu_use(m, gpu) : NULL;
+}
+
 static int gpus_fill(const struct plan_options *o, struct plan_material *m, struct br_err *err)
 {
-    static char fallback[] = "H20", *one[] = {fallback};
+    static char fallback[] = "H20";
+    char *one[] = {m->ask.measured ? m->measured.device : fallback};
     struct br_option_list list = o->gpus.n ? o->gpus : (struct br_option_list){one, 1};
     if (list.n > PLAN_MAX_GPUS)
         return br_err_set(err, BR_EINVAL, "at most %d GPU kinds at once", PLAN_MAX_GPUS);
     for (uint32_t i = 0; i < list.n; i++) {
-        const struct br_gpu *gpu = br_gpu_find(list.items[i], err);
+        const struct br_gpu *gpu = gpu_named(m, list.items[i], err);
         if (!gpu)
             return err->code;
-        m->ask.gpus[m->ask.n_gpus++] = gpu_use(m, gpu);
+        m->ask.gpus[m->ask.n_gpus++] = gpu;
     }
     for (uint32_t i = 0; i < m->ask.n_models; i++)
         if (m->ask.models[i].gpu)
@@ -179,12 +190,38 @@ static int ask_check(const struct plan_ask *ask, struct br_err *err)
     return 0;
 }
 
-static int costs_kind(const struct plan_options *o, struct plan_ask *ask, struct br_err *err)
+static int costs_kind(const struct plan_options *o, struct plan_material *m, struct br_err *err)
 {
-    ask->ideal_costs = strcmp(o->costs, "ideal") == 0;
-    if (!ask->ideal_costs && strcmp(o->costs, "fitted") != 0)
-        return br_err_set(err, BR_EINVAL, "costs '%.40s' must be fitted or ideal", o->costs);
-    return 0;
+    m->ask.ideal_costs = strcmp(o->costs, "ideal") == 0;
+    if (m->ask.ideal_costs || strcmp(o->costs, "fitted") == 0)
+        return 0;
+    int rc = br_measured_read(o->costs, &m->measured, err);
+    if (rc == BR_ENOENT)
+        return br_err_set(err, BR_EINVAL, "costs '%.200s' must be fitted, ideal or a file, and there is no such file",
+                          o->costs);
+    if (rc < 0)
+        return rc;
+    m->device = (struct br_gpu){.name = m->measured.device,
+                                .memory_bytes = m->measured.memory_bytes,
+                                .link_bytes_per_s = m->measured.link_bytes_per_s,
+                                .link_effective_bytes_per_s = m->measured.link_bytes_per_s,
+                                .price_usd_per_hour = m->measured.price_usd_per_hour};
+    m->ask.measured = &m->measured;
+    m->ask.measured_gpu = &m->device;
+    return prices_add(&m->prices, &m->device, err);
+}
+
+/* What was measured is right about sizes too: the device's layout, its number format. */
+static void measured_sizes(struct plan_ask *ask)
+{
+    for (uint32_t i = 0; ask->measured && i < ask->n_models; i++) {
+        struct br_footprint *f = &ask->models[i].footprint;
+        const struct br_measured_model *points = br_measured_find(ask->measured, f->size.name);
+        if (!points)
+            continue;
+        f->weight_bytes = points->weight_bytes;
+        f->kv_bytes_per_token = points->kv_bytes_per_token;
+    }
 }
 
 int plan_material_make(const struct plan_options *o, struct plan_material *m, struct br_err *err)
@@ -210,13 +247,14 @@ int plan_material_make(const struct plan_options *o, struct plan_material *m, st
                                 }};
     int rc = prices_load(o->prices, &m->prices, err);
     if (rc == 0)
-        rc = costs_kind(o, &m->ask, err);
+        rc = costs_kind(o, m, err);
     if (rc == 0)
         rc = policies_fill(o, &m->ask, err);
     if (rc == 0)
         rc = traffic_fill(o, m, err);
     if (rc == 0)
         rc = gpus_fill(o, m, err);
+    measured_sizes(&m->ask);
     if (rc == 0)
         rc = ask_check(&m->ask, err);
     if (rc < 0)
@@ -228,6 +266,7 @@ void plan_material_free(struct plan_material *m)
 {
     free(m->ask.models);
     m->ask.models = NULL;
+    br_measured_free(&m->measured);
     br_market_free(&m->market);
     br_workload_free(&m->recorded);
 }

@@ -50,7 +50,9 @@ static const struct br_option g_table[] = {
     {"horizon", BR_OPT_SECONDS, AT(horizon_s), "1800s", 180, 1e6, "S: span that is simulated"},
     {"margin", BR_OPT_SECONDS, AT(margin_s), "60s", 0, 1e5, "S: at its begin and end whose requests do not count"},
     {"costs", BR_OPT_STRING, AT(costs), "fitted", 0, 0,
-     "KIND: fitted (to measurements) or ideal (the policies' comparison)"},
+     "KIND: fitted (to measurements), ideal (the policies' comparison), or the FILE of `briareus model bench --json`: "
+     "its "
+     "device is then a kind for --gpu, the only one when none is said"},
     {"memory-use", BR_OPT_NUMBER, AT(memory_use), ".9", .1, 1,
      "SHARE: of a GPU's memory for weights and KV, less 1 GB"},
     {"context", BR_OPT_UINT, AT(context), "4096", 1, 1e7, "N: tokens of KV that must fit beside a model"},

@@ -46,6 +46,8 @@ struct plan_material {
     struct plan_ask ask;
     struct br_market market;
     struct br_workload recorded;
+    struct br_measured measured;
+    struct br_gpu device;                  /* that `measured` is of */
     struct br_gpu gpus[PLAN_MAX_GPUS * 4]; /* with the user's prices */
     uint32_t n_gpus;
     struct prices prices;

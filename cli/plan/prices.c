@@ -112,6 +112,18 @@ int prices_load(const char *file, struct prices *out, struct br_err *err)
     return rc;
 }
 
+int prices_add(struct prices *prices, const struct br_gpu *device, struct br_err *err)
+{
+    if (prices_find(prices, device->name))
+        return br_err_set(err, BR_EINVAL,
+                          "a measured device cannot be called '%s': the catalogue has a GPU of that name",
+                          device->name);
+    if (prices->n == PRICES_MAX)
+        return br_err_set(err, BR_EINVAL, "more than %d priced devices", PRICES_MAX);
+    prices->list[prices->n++] = price_of(device, device->price_usd_per_hour);
+    return 0;
+}
+
 const struct price *prices_find(const struct prices *prices, const char *gpu)
 {
     for (uint32_t i = 0; i < prices->n; i++)

@@ -28,6 +28,9 @@ struct prices {
 int prices_load(const char *file, struct prices *out, struct br_err *err);
 /* The same from a text. */
 int prices_parse(const char *yaml, size_t len, const char *where, struct prices *out, struct br_err *err);
+/* The same for a device that is not in the catalogue; its name is borrowed. BR_EINVAL: a GPU of that name has a price
+ * already, or there are too many. */
+int prices_add(struct prices *prices, const struct br_gpu *device, struct br_err *err);
 const struct price *prices_find(const struct prices *prices, const char *gpu);
 
 #endif

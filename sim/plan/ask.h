@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "cost/cost.h"
+#include "cost/measured.h"
 #include "sim/arrivals.h"
 #include "traffic/generate.h"
 #include "traffic/market.h"
@@ -48,6 +49,9 @@ struct plan_ask {
     uint32_t n_gpus;
     const char *policies[PLAN_MAX_POLICIES];
     uint32_t n_policies;
+    const struct br_measured *measured; /* costs of a device of the user's own; NULL: none. Models are found in it by
+                                           footprint.size.name, and their footprints have its bytes */
+    const struct br_gpu *measured_gpu;  /* stands for that device in gpus */
     bool ideal_costs;   /* the idealised formulas of the policies' comparison instead of the fitted ones */
     double memory_use;  /* share of a GPU's memory for weights and KV, before 1 GB is taken off */
     uint32_t context;   /* tokens of KV that have to fit beside the weights */

@@ -6,10 +6,10 @@
 #include "base/buf.h"
 
 /* Late tokens of a request that is alone: from the first on until steps have caught up with TBT. */
-static double late_alone(const struct plan_model *m, const struct br_cost *cost, const struct sim_request *r)
+static double late_alone(const struct plan_model *m, const struct plan_cost *cost, const struct sim_request *r)
 {
-    double behind = br_cost_prefill_s(cost, 1, r->prompt, 0) - m->ttft_s;
-    double step = br_cost_decode_s(cost, 1, r->prompt + r->output / 2.0);
+    double behind = plan_cost_prefill_s(cost, r->prompt) - m->ttft_s;
+    double step = plan_cost_decode_s(cost, 1, r->prompt + r->output / 2.0);
     if (behind <= 0 && step <= m->tbt_s)
         return 0;
     if (step < m->tbt_s)

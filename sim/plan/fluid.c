@@ -10,7 +10,7 @@ struct spans { /* of one model's sequences */
     double covered_s, total_s, until_s, prefill_s, kv_tokens;
 };
 
-static void span_add(struct spans *s, const struct plan_model *m, const struct br_cost *cost,
+static void span_add(struct spans *s, const struct plan_model *m, const struct plan_cost *cost,
                      const struct sim_request *r)
 {
     double span = m->ttft_s + r->output * m->tbt_s, end = r->at_s + span;
@@ -20,31 +20,31 @@ static void span_add(struct spans *s, const struct plan_model *m, const struct b
     s->total_s += span;
     s->covered_s += end > from ? end - from : 0;
     s->until_s = end > s->until_s ? end : s->until_s;
-    s->prefill_s += br_cost_prefill_s(cost, 1, r->prompt, 0);
+    s->prefill_s += plan_cost_prefill_s(cost, r->prompt);
     s->kv_tokens += r->output * (r->prompt + r->output / 2.0);
 }
 
 /* What no batch can exceed: the pool's limit, the KV that has room, and steps no longer than TBT. */
 static double batch_cap(const struct plan_ask *ask, const struct plan_model *m, const struct plan_kind *kind,
-                        const struct br_cost *cost, double kv_tokens)
+                        const struct plan_cost *cost, double kv_tokens)
 {
     double room = plan_kind_memory(ask, kind) - m->footprint.weight_bytes;
-    double cap = fmin(BR_PL_MAX_BATCH, room / (kv_tokens * cost->kv_bytes_per_token * kind->tp));
-    while (cap > 1 && br_cost_decode_s(cost, cap, cap * kv_tokens) > m->tbt_s)
+    double cap = fmin(BR_PL_MAX_BATCH, room / (kv_tokens * plan_cost_kv_token(cost)));
+    while (cap > 1 && plan_cost_decode_s(cost, cap, cap * kv_tokens) > m->tbt_s)
         cap--;
     return fmax(cap, 1);
 }
 
 /* The first token comes with the prompt. */
 static double busy_s(const struct plan_ask *ask, const struct plan_model *m, const struct plan_kind *kind,
-                     const struct spans *s, const struct br_cost *cost)
+                     const struct spans *s, const struct plan_cost *cost)
 {
     if (s->n == 0)
         return 0;
     double kv = s->kv_tokens / (double)s->tokens;
     double batch = fmin(s->total_s / s->covered_s, batch_cap(ask, m, kind, cost, kv));
     double steps = (double)(s->tokens - s->n) / batch;
-    return s->prefill_s + steps * br_cost_decode_s(cost, batch, batch * kv);
+    return s->prefill_s + steps * plan_cost_decode_s(cost, batch, batch * kv);
 }
 
 double plan_fluid(const struct plan_ask *ask, const struct plan_kind *kind, const uint32_t *models, uint32_t n,

@@ -87,7 +87,7 @@ static void models_fill(const struct plan_trial *t, struct prepared *p)
     for (uint32_t i = 0; i < t->pool->n_models; i++) {
         const struct plan_model *m = &t->ask->models[t->pool->models[i]];
         p->models[i] = (struct br_pl_model){.weights_bytes = (int64_t)m->footprint.weight_bytes,
-                                            .kv_token_bytes = (int64_t)plan_costs_kv_token(&p->costs, i),
+                                            .kv_token_bytes = (int64_t)plan_cost_kv_token(&p->costs.costs[i]),
                                             .ttft_s = m->ttft_s,
                                             .tbt_s = m->tbt_s,
                                             .rate = count[i] / t->ask->horizon_s};
@@ -170,6 +170,16 @@ static void tally_run(struct plan_tally *tally, const struct sim_result *r, doub
         tally->host_kv_bytes = r->host_kv_bytes;
 }
 
+/* As `briareus worker` sets them for a CPU by default: loads in pieces of 20 ms, steps of 64 sequences and of chunks of
+ * 256 rows. */
+static void measured_options(const struct br_measured *measured, struct br_pl_options *options)
+{
+    options->chunk_bytes = (int64_t)(.02 * measured->link_bytes_per_s) + 1;
+    options->max_batch = 64;
+    options->max_chunk_rows = 256;
+    options->max_step_rows = 256 + 64;
+}
+
 static struct br_pl_options options_of(const struct plan_trial *t)
 {
     struct br_pl_options options = {.policy = t->policy,
@@ -177,6 +187,8 @@ static struct br_pl_options options_of(const struct plan_trial *t)
                                     .q_max_s = 4,
                                     .chunk_bytes = 1000000000,
                                     .prefill_step_s = .3};
+    if (plan_kind_measured(t->ask, &t->pool->kind))
+        measured_options(t->ask->measured, &options);
     if (handicapped(t)) {
         options.policy = "request";
         options.max_batch = 4;
@@ -198,6 +210,7 @@ static double run_once(const struct plan_trial *t, struct prepared *p, const str
         .margin_s = ask->margin_s,
         .run_on_s = p->run_on_s,
         .late_stop = t->give_up > 0 ? 1 - t->give_up : 0,
+        .switch_s = plan_kind_measured(ask, &t->pool->kind) ? fmax(ask->measured->switch_s, 1e-9) : 0,
         .ttft_us = tally ? tally->ttft_us : NULL,
         .tbt_us = tally ? tally->tbt_us : NULL,
         .observer = tally ? t->observer : NULL,

@@ -1,5 +1,6 @@
 /* `briareus model` from its command line: exit statuses, and that verify sees what is wrong. */
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 
 #include "base/buf.h"
 #include "cli/model/model.h"
+#include "cost/measured.h"
 #include "tests/cmocka.h"
 
 static char g_dir[64], g_shared[4000];
@@ -176,6 +178,37 @@ static void synthetic_models_are_whole(void **state)
     }
 }
 
+/* What bench writes is what the planner reads: sizes as the shape says, a time for each point, in order. */
+static void bench_writes_costs_to_plan_with(void **state)
+{
+    struct br_measured measured;
+    struct br_model_shape shape;
+    struct br_err err;
+    char path[400], words[600];
+    (void)state;
+    assert_int_equal(run_in_dir("synth", " --layers 2 --dtype float32"), 0);
+    snprintf(path, sizeof path, "%s/m/costs.json", g_dir);
+    snprintf(words, sizeof words,
+             " --prefill 8,40 --batch 1,3 --context 20 --steps 2 --repeat 2 --device lab --device-memory 1M "
+             "--device-link 2M --json %s",
+             path);
+    assert_int_equal(run_in_dir("bench", words), 0);
+    assert_int_equal(br_measured_read(path, &measured, &err), 0);
+    snprintf(words, sizeof words, "%s/m", g_dir);
+    assert_int_equal(br_model_shape_load(words, &shape, &err), 0);
+    assert_string_equal(measured.device, "lab");
+    assert_true(measured.memory_bytes == 1 << 20 && fabs(measured.link_bytes_per_s / (2 << 20) - 1) < 1e-4);
+    assert_int_equal(measured.n_models, 1);
+    const struct br_measured_model *m = br_measured_find(&measured, "m");
+    assert_non_null(m);
+    assert_true(m->weight_bytes >= .99 * 4 * (double)br_model_params(&shape)); /* and padding */
+    assert_true(m->kv_bytes_per_token == 2.0 * 4 * shape.layers * shape.kv_heads * shape.head_dim);
+    assert_true(m->n_prompts == 2 && m->prompt[1] == 40 && m->n_batches == 2 && m->batch[1] == 3 && m->n_contexts == 1);
+    br_measured_free(&measured);
+    unlink(path);
+    clean();
+}
+
 static void same_seed_same_bytes(void **state)
 {
     struct br_buf a = {0}, b = {0}, c = {0};
@@ -246,6 +279,7 @@ int main(void)
         cmocka_unit_test(golden_files_that_do_not_fit),
         cmocka_unit_test(verify_sees_a_wrong_answer),
         cmocka_unit_test(synthetic_models_are_whole),
+        cmocka_unit_test(bench_writes_costs_to_plan_with),
         cmocka_unit_test(same_seed_same_bytes),
         cmocka_unit_test(weights_need_a_configuration),
         cmocka_unit_test(what_is_wrong_is_status_1),

@@ -286,6 +286,35 @@ static void reserved_gpus_are_those_needed_often_enough(void **state)
     assert_true(fabs(mix.all_on_demand - 7.5) < 1e-9 && fabs(mix.all_reserved - 7.2) < 1e-9);
 }
 
+/* Prompts in .1 s and tokens in 50 ms each, whatever the batch: a request of 10 tokens keeps a device busy for .55 s.
+ */
+static void measured_costs_make_a_device_to_plan_for(void **state)
+{
+    static const char costs[] =
+        "{\"briareus_costs\": 1, \"device\": \"bench\", \"memory_bytes\": 4e10, \"link_bytes_per_s\": 1e10, \"models\":"
+        " [{\"name\": \"Qwen2.5-7B\", \"weight_bytes\": 3e10, \"kv_bytes_per_token\": 1024, \"prefill\": [[100, 0.1]],"
+        " \"decode\": {\"batch\": [1, 2], \"context\": [100], \"seconds\": [[0.05], [0.1]]}}]}";
+    FILE *f = fopen(g_other, "w");
+    (void)state;
+    assert_non_null(f);
+    fputs(costs, f);
+    fclose(f);
+    assert_int_equal(
+        run((const char *[]){"--quiet", "--horizon", "3000", "--seeds", "1", "--policy", "dedicated", "--costs",
+                             g_other, "--model", "Qwen2.5-7B rate=.05 prompt=100 output=10", "--json", g_file, NULL}),
+        0);
+    json_t *root = load(g_file), *r = json_array_get(json_object_get(root, "results"), 0);
+    double requests = json_number_value(json_object_get(json_object_get(root, "workload"), "requests"));
+    assert_string_equal(json_string_value(json_object_get(r, "gpu")), "bench");
+    assert_int_equal(json_integer_value(json_object_get(r, "gpus")), 1);
+    assert_true(json_number_value(json_object_get(r, "disk_bytes")) == 3e10);
+    assert_true(fabs(json_number_value(json_object_get(r, "compute_busy")) / (requests / 3000 * .55) - 1) < .03);
+    json_decref(root);
+    assert_int_equal(run((const char *[]){"--quiet", "--costs", g_other, "--model", "Qwen2.5-14B rate=.05", NULL}), 2);
+    assert_int_equal(run((const char *[]){SMALL, "--costs", g_other, "--gpu", "H20", "--json", g_file, NULL}), 0);
+    assert_int_equal(run((const char *[]){SMALL, "--costs", "/no/such", NULL}), 2);
+}
+
 static void prices_are_the_users_own(void **state)
 {
     static const char yaml[] = "prices:\n  H20: on-demand=2 reserved=1.5\n  L20: spot=.1\n";
@@ -331,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_fleet_holds_more_when_it_is_larger),
         cmocka_unit_test(spread_rates_have_the_three_figures),
         cmocka_unit_test(reserved_gpus_are_those_needed_often_enough),
+        cmocka_unit_test(measured_costs_make_a_device_to_plan_for),
         cmocka_unit_test(prices_are_the_users_own),
         cmocka_unit_test(a_models_line_is_read),
     };

@@ -139,6 +139,19 @@ static json_t *place_stats(const char *name, const struct sched_place *p)
                      (int)p->running, "utilisation", p->utilisation);
 }
 
+static json_t *transfer_stats(const struct br_transfers *t)
+{
+    uint32_t n;
+    const struct br_transfer_counter *counters = br_transfer_counters(&n);
+    json_t *all = json_object();
+    for (uint32_t i = 0; i < n; i++) {
+        double value = br_transfer_value(t, &counters[i]);
+        json_object_set_new(all, counters[i].name,
+                            counters[i].seconds ? json_real(value) : json_integer((json_int_t)value));
+    }
+    return all;
+}
+
 static json_t *device_stats(const struct br_service *s, const struct sched_device *d)
 {
     json_t *models = json_array(), *root;
@@ -147,9 +160,11 @@ static json_t *device_stats(const struct br_service *s, const struct sched_devic
             json_array_append_new(models, place_stats(br_models_at(s->models, m)->name, &d->places[m]));
     root = json_pack("{s:s,s:i,s:b,s:I,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:o}", "node", d->node, "device", (int)d->number,
                      "connected", d->peer != NULL, "steps", (json_int_t)d->total.steps, "switches",
-                     (json_int_t)d->total.switches, "loaded_bytes", (json_int_t)d->total.loaded_bytes, "kv_out_bytes",
-                     (json_int_t)d->total.kv_out_bytes, "kv_in_bytes", (json_int_t)d->total.kv_in_bytes, "compute_s",
-                     d->total.compute_s, "stalled_s", d->total.stalled_s, "wall_s", d->total.wall_s, "models", models);
+                     (json_int_t)d->total.switches, "loaded_bytes", (json_int_t)d->transfers.loaded_bytes,
+                     "kv_out_bytes", (json_int_t)d->transfers.kv_out_bytes, "kv_in_bytes",
+                     (json_int_t)d->transfers.kv_in_bytes, "compute_s", d->total.compute_s, "stalled_s",
+                     d->total.stalled_s, "wall_s", d->total.wall_s, "models", models);
+    json_object_set_new(root, "transfers", transfer_stats(&d->transfers));
     json_object_set_new(
         root, "utilisation",
         json_real(br_fleet_utilisation(s->fleet, (uint32_t)(d - s->devices)))); /* as core/fleet sees it */

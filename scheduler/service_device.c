@@ -325,12 +325,10 @@ static void on_report(struct br_service *s, struct sched_device *d, const Briare
 {
     d->total.steps = r->steps;
     d->total.switches = r->switches;
-    d->total.loaded_bytes = r->loaded_bytes;
-    d->total.kv_out_bytes = r->kv_out_bytes;
-    d->total.kv_in_bytes = r->kv_in_bytes;
     d->total.compute_s = r->compute_s;
     d->total.stalled_s = r->stalled_s;
     d->total.wall_s = r->wall_s;
+    br_transfers_from_pb(r, &d->transfers);
     if (r->link_bytes_per_s > 0)
         service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_LINK,
                                                         .device = (uint32_t)(d - s->devices),

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "proto/transfers.h"
 #include "scheduler/core/fleet.h"
 #include "scheduler/seqtab.h"
 #include "scheduler/service.h"
@@ -32,9 +33,10 @@ struct sched_device {
     uint32_t deaths;            /* since its last token */
     int64_t rests_until_ns;     /* gets nothing new before; 0: it does */
     struct {
-        uint64_t steps, switches, loaded_bytes, kv_out_bytes, kv_in_bytes;
+        uint64_t steps, switches;
         double compute_s, stalled_s, wall_s;
-    } total; /* of its present process */
+    } total;                       /* of its present process, as are transfers */
+    struct br_transfers transfers; /* see proto/transfers.h: br_transfer_counters lists what there is */
 };
 
 struct br_service {

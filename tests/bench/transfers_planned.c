@@ -109,5 +109,10 @@ int transfers_planned(const struct transfers *t)
         rounds, loads, 1e3 * load_s, (unsigned long)(after.switch_hits - before.switch_hits),
         (unsigned long)(after.switches - before.switches), 1e3 * (after.stalled_s - before.stalled_s),
         1e3 * (after.wall_s - before.wall_s));
+    printf("  of it waiting for weights %.1f, KV %.1f, room %.1f, compaction %.1f, other %.1f ms\n",
+           1e3 * (after.stalled_weights_s - before.stalled_weights_s), 1e3 * (after.stalled_kv_s - before.stalled_kv_s),
+           1e3 * (after.stalled_room_s - before.stalled_room_s),
+           1e3 * (after.stalled_compaction_s - before.stalled_compaction_s),
+           1e3 * (after.stalled_other_s - before.stalled_other_s));
     return bar("stall / load time", (after.stalled_s - before.stalled_s) / (loads * load_s), .03, false);
 }

@@ -21,6 +21,7 @@ enum {
 
 struct agent {
     const struct node_plan *plan;
+    const struct br_weight_store *store;
     struct br_turn *turn;
     struct results *results;
     struct br_link_client *link;
@@ -188,6 +189,17 @@ static void slot_load(struct agent *a, uint32_t i, const struct br_turn_slot_sta
     a->busy_s[i] = s->compute_s;
 }
 
+static void transfers_sum(const struct agent *a, const struct br_turn_stats *stats, struct br_transfers *out)
+{
+    *out = a->plan->spent;
+    said_turn_transfers(stats, out);
+    out->host_kv_limit_bytes = a->plan->config.host_kv_bytes;
+    if (!a->store)
+        return;
+    said_store_transfers(a->store, out);
+    out->cache_bytes = br_weight_store_used(a->store, &out->cache_limit_bytes);
+}
+
 static void on_report(uv_timer_t *timer)
 {
     struct agent *a = timer->data;
@@ -195,6 +207,8 @@ static void on_report(uv_timer_t *timer)
     struct br_turn_stats stats;
     struct br_turn_slot_stats *slots;
     Briareus__SlotLoad *loads, **pointers;
+    struct br_transfers transfers;
+    Briareus__Transfers transfers_msg;
     Briareus__StepReport report;
     Briareus__Frame frame = BRIAREUS__FRAME__INIT;
     int64_t now_ns = br_now_ns();
@@ -205,6 +219,8 @@ static void on_report(uv_timer_t *timer)
     pointers = br_calloc(n + 1, sizeof *pointers);
     br_turn_stats(a->turn, &stats, slots);
     said_report(&stats, &report);
+    transfers_sum(a, &stats, &transfers);
+    br_transfers_to_pb(&transfers, &transfers_msg, &report);
     for (uint32_t i = 0; i < n; i++) {
         slot_load(a, i, &slots[i], (double)(now_ns - a->reported_ns) / 1e9, &loads[i]);
         pointers[i] = &loads[i];
@@ -436,7 +452,8 @@ static int models_check(const struct br_turn *turn, const struct br_turn_model *
 }
 
 int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_turn_model *models,
-                void (*on_end)(void *ctx), void *ctx, struct agent **out, struct br_err *err)
+                const struct br_weight_store *store, void (*on_end)(void *ctx), void *ctx, struct agent **out,
+                struct br_err *err)
 {
     struct agent *a = br_calloc(1, sizeof *a);
     struct br_link_limits limits = {.max_out_bytes = MAX_OUT_BYTES, .silence_ms = SILENCE_MS};
@@ -445,6 +462,7 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     struct br_turn_config config;
     int rc;
     a->plan = plan;
+    a->store = store;
     a->on_end = on_end;
     a->ctx = ctx;
     a->incarnation = br_rng_entropy();

@@ -6,13 +6,15 @@
 
 #include "worker/node/plan.h"
 #include "worker/turn/turn.h"
+#include "worker/weights/store.h"
 
 struct agent;
 
 /* Starts the turn and the link on loop. on_end is called in the loop once after a drain, when all is computed and
- * sent; plan and models are borrowed until agent_stop. */
+ * sent; plan, models and store (NULL: none) are borrowed until agent_stop. */
 int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_turn_model *models,
-                void (*on_end)(void *ctx), void *ctx, struct agent **out, struct br_err *err);
+                const struct br_weight_store *store, void (*on_end)(void *ctx), void *ctx, struct agent **out,
+                struct br_err *err);
 /* Stops the turn and closes the handles; the loop has to run until they are closed, then agent_free. */
 void agent_stop(struct agent *agent);
 void agent_free(struct agent *agent);

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "worker/node/limits.h"
 #include "worker/node/reclaim.h"
+#include "worker/node/said.h"
 #include "worker/weights/store.h"
 
 static const char g_root[] = "/dev/shm";
@@ -186,7 +187,7 @@ static void stats_tell(const struct br_weight_store *store, int64_t from_ns)
 }
 
 int node_cache_fill(const struct node_cache *cache, const struct br_worker_config *config, struct node_image *images,
-                    uint64_t *bytes, uint32_t *n, struct br_err *err)
+                    uint64_t *bytes, uint32_t *n, struct br_transfers *spent, struct br_err *err)
 {
     int64_t from = br_now_ns();
     struct br_weight_store *store;
@@ -205,6 +206,7 @@ int node_cache_fill(const struct node_cache *cache, const struct br_worker_confi
         br_log(BR_ERROR, "model_failed", "model=%s why=%s", config->models[i].name, BR_Q(why.msg));
     }
     stats_tell(store, from);
+    said_store_transfers(store, spent);
     br_weight_store_close(store);
     return 0;
 }

@@ -17,8 +17,9 @@ void node_cache_close(struct node_cache *cache, bool keep);
 
 /* Takes up, verifies, and fills the image of every model, in their order, as far as host_cache_bytes goes; images of
  * other models go. images[i] says where it is, or why there is none. *bytes: of all weights together; *n: how many
- * images there are. BR_EINVAL: more is asked for than the folder's file system has. */
+ * images there are; *spent: what that has cost is added to it. BR_EINVAL: more is asked for than the folder's file
+ * system has. */
 int node_cache_fill(const struct node_cache *cache, const struct br_worker_config *config, struct node_image *images,
-                    uint64_t *bytes, uint32_t *n, struct br_err *err);
+                    uint64_t *bytes, uint32_t *n, struct br_transfers *spent, struct br_err *err);
 
 #endif

@@ -154,7 +154,7 @@ static int device_run(struct device_process *d, struct br_err *err)
     int rc;
     uv_loop_init(&d->loop);
     signals_init(d);
-    rc = agent_start(&d->loop, &d->plan, d->models, on_end, d, &agent, err);
+    rc = agent_start(&d->loop, &d->plan, d->models, d->store, on_end, d, &agent, err);
     if (rc == 0)
         uv_run(&d->loop, UV_RUN_DEFAULT);
     agent_stop(agent);

@@ -27,22 +27,41 @@ static json_t *models_pack(const struct node_plan *plan)
     return list;
 }
 
+static json_t *spent_pack(const struct br_transfers *spent)
+{
+    uint32_t n;
+    const struct br_transfer_counter *counters = br_transfer_counters(&n);
+    json_t *object = json_object();
+    for (uint32_t i = 0; i < n; i++)
+        if (br_transfer_value(spent, &counters[i]) != 0)
+            json_object_set_new(object, counters[i].name, json_real(br_transfer_value(spent, &counters[i])));
+    return object;
+}
+
+static void spent_unpack(const json_t *object, struct br_transfers *spent)
+{
+    uint32_t n;
+    const struct br_transfer_counter *counters = br_transfer_counters(&n);
+    for (uint32_t i = 0; i < n; i++)
+        br_transfer_set(spent, &counters[i], json_number_value(json_object_get(object, counters[i].name)));
+}
+
 static json_t *plan_pack(const struct node_plan *plan)
 {
     const struct br_worker_config *c = &plan->config;
-    return json_pack("{s:I, s:I, s:s, s:s, s:s*, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, s:f, "
-                     "s:b, s:i, s:I, s:f, s:s*, s:I, s:b, s:b, s:f}",
-                     "device", (json_int_t)plan->device, "parent", (json_int_t)plan->parent, "node", c->node,
-                     "scheduler", c->scheduler, "token", c->token, "models", models_pack(plan), "device_kind",
-                     c->device_kind, "memory_bytes", (json_int_t)c->memory_bytes, "kv_bytes", (json_int_t)c->kv_bytes,
-                     "host_kv_bytes", (json_int_t)c->host_kv_bytes, "link_bytes_per_s", (json_int_t)c->link_bytes_per_s,
-                     "threads", (json_int_t)c->threads, "numeric", (int)c->numeric, "prefill_chunk",
-                     (json_int_t)c->prefill_chunk, "max_batch", (json_int_t)c->max_batch, "max_context",
-                     (json_int_t)c->max_context, "max_seqs", (json_int_t)c->max_seqs, "policy", c->policy,
-                     "quota_max_s", c->quota_max_s, "switch_every_step", c->switch_every_step, "log_level",
-                     (int)c->log_level, "tensor_parallel", (json_int_t)c->tensor_parallel, "speed", c->speed,
-                     "cache_dir", c->cache_dir, "host_staging", (json_int_t)c->host_staging_bytes, "drop",
-                     c->drop_host_copies, "pin", c->pin_host_cache, "verify_after_s", c->verify_after_s);
+    return json_pack(
+        "{s:I, s:I, s:s, s:s, s:s*, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, s:f, "
+        "s:b, s:i, s:I, s:f, s:s*, s:I, s:b, s:b, s:f, s:o}",
+        "device", (json_int_t)plan->device, "parent", (json_int_t)plan->parent, "node", c->node, "scheduler",
+        c->scheduler, "token", c->token, "models", models_pack(plan), "device_kind", c->device_kind, "memory_bytes",
+        (json_int_t)c->memory_bytes, "kv_bytes", (json_int_t)c->kv_bytes, "host_kv_bytes", (json_int_t)c->host_kv_bytes,
+        "link_bytes_per_s", (json_int_t)c->link_bytes_per_s, "threads", (json_int_t)c->threads, "numeric",
+        (int)c->numeric, "prefill_chunk", (json_int_t)c->prefill_chunk, "max_batch", (json_int_t)c->max_batch,
+        "max_context", (json_int_t)c->max_context, "max_seqs", (json_int_t)c->max_seqs, "policy", c->policy,
+        "quota_max_s", c->quota_max_s, "switch_every_step", c->switch_every_step, "log_level", (int)c->log_level,
+        "tensor_parallel", (json_int_t)c->tensor_parallel, "speed", c->speed, "cache_dir", c->cache_dir, "host_staging",
+        (json_int_t)c->host_staging_bytes, "drop", c->drop_host_copies, "pin", c->pin_host_cache, "verify_after_s",
+        c->verify_after_s, "spent", spent_pack(&plan->spent));
 }
 
 static int write_all(int fd, const char *text, size_t len)
@@ -132,21 +151,22 @@ static int plan_unpack(json_t *json, struct node_plan *p, struct br_err *err)
 {
     struct br_worker_config *c = &p->config;
     struct plan_ints v;
-    json_t *models;
+    json_t *models, *spent;
     json_error_t why;
-    if (json_unpack_ex(json, &why, 0,
-                       "{s:I, s:I, s:s, s:s, s?s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, "
-                       "s:F, s:b, s:i, s:I, s:F, s?s, s:I, s:b, s:b, s:F}",
-                       "device", &v.device, "parent", &v.parent, "node", &c->node, "scheduler", &c->scheduler, "token",
-                       &c->token, "models", &models, "device_kind", &c->device_kind, "memory_bytes", &v.memory,
-                       "kv_bytes", &v.kv, "host_kv_bytes", &v.host_kv, "link_bytes_per_s", &v.link, "threads",
-                       &v.threads, "numeric", &v.numeric, "prefill_chunk", &v.chunk, "max_batch", &v.batch,
-                       "max_context", &v.context, "max_seqs", &v.seqs, "policy", &c->policy, "quota_max_s",
-                       &c->quota_max_s, "switch_every_step", &v.every_step, "log_level", &v.level, "tensor_parallel",
-                       &v.tensor_parallel, "speed", &c->speed, "cache_dir", &c->cache_dir, "host_staging",
-                       &v.host_staging, "drop", &v.drop, "pin", &v.pin, "verify_after_s", &c->verify_after_s))
+    if (json_unpack_ex(
+            json, &why, 0,
+            "{s:I, s:I, s:s, s:s, s?s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, "
+            "s:F, s:b, s:i, s:I, s:F, s?s, s:I, s:b, s:b, s:F, s:o}",
+            "device", &v.device, "parent", &v.parent, "node", &c->node, "scheduler", &c->scheduler, "token", &c->token,
+            "models", &models, "device_kind", &c->device_kind, "memory_bytes", &v.memory, "kv_bytes", &v.kv,
+            "host_kv_bytes", &v.host_kv, "link_bytes_per_s", &v.link, "threads", &v.threads, "numeric", &v.numeric,
+            "prefill_chunk", &v.chunk, "max_batch", &v.batch, "max_context", &v.context, "max_seqs", &v.seqs, "policy",
+            &c->policy, "quota_max_s", &c->quota_max_s, "switch_every_step", &v.every_step, "log_level", &v.level,
+            "tensor_parallel", &v.tensor_parallel, "speed", &c->speed, "cache_dir", &c->cache_dir, "host_staging",
+            &v.host_staging, "drop", &v.drop, "pin", &v.pin, "verify_after_s", &c->verify_after_s, "spent", &spent))
         return br_err_set(err, BR_ECORRUPT, "the supervisor's plan is damaged: %s", why.text);
     plan_take(p, &v);
+    spent_unpack(spent, &p->spent);
     return models_unpack(models, p, err);
 }
 

@@ -3,6 +3,7 @@
 #ifndef BRIAREUS_WORKER_NODE_PLAN_H
 #define BRIAREUS_WORKER_NODE_PLAN_H
 
+#include "proto/transfers.h"
 #include "worker/node/worker.h"
 
 struct node_image {
@@ -16,6 +17,7 @@ struct node_plan {
     struct br_model_entry *outlines; /* [config.n_models], of a plan that was read: what its models point to */
     uint32_t device;                 /* index of this device process */
     int64_t parent;                  /* the supervisor's process id */
+    struct br_transfers spent;       /* by the supervisor, before it started this device: told as the device's own */
     void *json;                      /* what strings of a plan that was read belong to */
 };
 

@@ -139,6 +139,8 @@ static void child_start(struct device_child *c)
     struct br_err err;
     int fd, rc;
     plan.device = c->index;
+    if (c->index) /* the first one speaks for the node */
+        plan.spent = (struct br_transfers){0};
     c->started_ns = br_now_ns();
     if (node_plan_write(&plan, &fd, &err)) {
         br_log(BR_ERROR, "device_start_failed", "device=%u why=%s", c->index, BR_Q(err.msg));
@@ -312,7 +314,7 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
         return rc;
     s.plan.config.cache_dir = cache.dir;
     s.plan.images = br_calloc(config->n_models, sizeof *s.plan.images);
-    rc = node_cache_fill(&cache, config, s.plan.images, &bytes, &n, err);
+    rc = node_cache_fill(&cache, config, s.plan.images, &bytes, &n, &s.plan.spent, err);
     if (rc == 0 && n == 0)
         rc = br_err_set(err, BR_EINVAL, "none of %u models can be served; the first: %s: %s", config->n_models,
                         config->models[0].name, s.plan.images[0].error);

@@ -128,7 +128,7 @@ struct br_turn {
 
     struct turn_load loads[TURN_MAX_LOADS];
     uint32_t n_loads;
-    struct turn_busy busy_load, busy_kv_in, busy_kv_out;
+    struct turn_busy busy_load, busy_kv_in, busy_kv_out, busy_moves;
 
     struct turn_step step;
     float *logits; /* [max_batch][vocab_max] */

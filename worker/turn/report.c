@@ -33,13 +33,23 @@ void turn_count_step(struct br_turn *t, double wall_s)
     t->last_slot = (int32_t)step->slot;
 }
 
+static double *stall_cause(struct br_turn *t)
+{
+    if (turn_loads_flying(t))
+        return &t->stats.stalled_weights_s;
+    if (t->moving)
+        return &t->stats.stalled_compaction_s;
+    if (t->n_swaps_in)
+        return &t->stats.stalled_kv_s;
+    if (t->n_swaps || t->n_loads || t->n_wants)
+        return &t->stats.stalled_room_s;
+    return &t->stats.stalled_other_s;
+}
+
 void turn_count_wait(struct br_turn *t, double seconds)
 {
     t->stats.stalled_s += seconds;
-    if (t->n_loads)
-        t->stats.stalled_weights_s += seconds;
-    else if (t->n_swaps || t->moving)
-        t->stats.stalled_kv_s += seconds;
+    *stall_cause(t) += seconds;
 }
 
 void turn_busy_begin(struct turn_busy *busy)
@@ -70,10 +80,13 @@ static void count_slots(const struct br_turn *t, struct br_turn_slot_stats *slot
     }
 }
 
-void turn_publish(struct br_turn *t)
+/* What others keep. */
+static void gather(struct br_turn *t)
 {
     struct br_residency_stats weights;
+    struct br_kv_stats kv;
     br_residency_stats(t->residency, &weights);
+    br_kv_stats(t->kv, &kv);
     t->stats.loaded_bytes = weights.loaded_bytes;
     t->stats.evicted_bytes = weights.evicted_bytes;
     t->stats.moved_bytes = weights.moved_bytes;
@@ -83,6 +96,15 @@ void turn_publish(struct br_turn *t)
     t->stats.load_s = t->busy_load.s;
     t->stats.kv_in_s = t->busy_kv_in.s;
     t->stats.kv_out_s = t->busy_kv_out.s;
+    t->stats.kv_moved_s = t->busy_moves.s;
+    t->stats.weight_bytes = br_residency_used(t->residency);
+    t->stats.device_kv_bytes = kv.device_bytes_owned + kv.device_bytes_in_flight;
+    t->stats.host_kv_bytes = kv.host_bytes_owned + kv.host_bytes_in_flight;
+}
+
+void turn_publish(struct br_turn *t)
+{
+    gather(t);
     t->published_ns = br_now_ns();
     t->stats.wall_s = (double)(t->published_ns - t->start_ns) / 1e9;
     pthread_mutex_lock(&t->published_mutex);

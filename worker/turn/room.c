@@ -37,6 +37,7 @@ static bool moves_start(struct br_turn *t, const struct br_kv_moves *moves)
     t->dev->ops->event_record(t->moved, t->compute);
     turn_notify(t, t->compute);
     t->moving = true;
+    turn_busy_begin(&t->busy_moves);
     t->move_ticket = moves->ticket;
     for (uint32_t i = 0; i < t->config.max_seqs; i++)
         if (t->seq_ids[i])
@@ -59,6 +60,7 @@ void turn_room_poll(struct br_turn *t)
     if (!t->moving || !t->dev->ops->event_done(t->moved))
         return;
     t->moving = false;
+    turn_busy_end(&t->busy_moves);
     br_kv_moves_done(t->kv, t->move_ticket);
     t->changed = true;
 }

@@ -116,8 +116,9 @@ struct br_turn_slot_stats {
 };
 
 /* Sums since the start. stalled_s: there was work and nothing was computed; what a step waited for its own weights is
- * told from how long such steps take with all weights there. Of it, by cause: weights were on their way, or waited for
- * room; else KV was. */
+ * told from how long such steps take with all weights there. Of it, by the first cause that held: weights were on their
+ * way; KV or weights were moved within the device; KV came in; something waited for others' KV to make room; none of
+ * these (sequences that have paused, or that the policy holds back). */
 struct br_turn_stats {
     uint64_t steps, switches, rows, tokens;
     uint64_t switch_hits; /* switches to a slot whose weights were all there */
@@ -125,9 +126,12 @@ struct br_turn_stats {
     uint64_t swaps_out, swaps_in, swaps_ahead, drops; /* of sequences' KV: ahead of their turn; recomputed */
     uint32_t compactions, slides; /* of weights, moved within the device: out of a window; to close gaps */
     uint32_t shortages;           /* how often what the policy had planned found no room, and victims were asked for */
-    double compute_s, stalled_s, stalled_weights_s, stalled_kv_s, wall_s;
+    double compute_s, stalled_s, wall_s;
+    double stalled_weights_s, stalled_compaction_s, stalled_kv_s, stalled_room_s, stalled_other_s;
     double load_s, kv_in_s, kv_out_s; /* while at least one was under way; loads: of policies that plan memory */
-    double link_bytes_per_s;          /* host to device, configured or measured at the start */
+    double kv_moved_s;
+    uint64_t weight_bytes, device_kv_bytes, host_kv_bytes; /* now */
+    double link_bytes_per_s;                               /* host to device, configured or measured at the start */
 };
 
 /* As of the last boundary. slots: [n_models], may be NULL. */

@@ -318,6 +318,37 @@ static void a_request_goes_where_its_model_has_just_come(void **state)
     fixture_close(&f);
 }
 
+/* A device's report and the counters in it are what GET /stats says of it. */
+static void stats_have_what_devices_counted(void **state)
+{
+    struct fixture f;
+    struct fix_device d = {0};
+    struct br_gateway_backend backend;
+    struct br_buf text = {0};
+    struct br_transfers counted = {.stalled_room_s = .5, .cache_hit_bytes = 1ull << 41, .kv_in_bytes = 77};
+    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
+    Briareus__StepReport report = BRIAREUS__STEP_REPORT__INIT;
+    Briareus__Transfers msg;
+    (void)state;
+    fixture_open(&f, 5, 16);
+    backend = br_service_backend(f.service);
+    device_connect(&f, &d, 0, 1);
+    br_transfers_to_pb(&counted, &msg, &report);
+    frame.body_case = BRIAREUS__FRAME__BODY_REPORT;
+    frame.report = &report;
+    assert_int_equal(br_link_client_send(d.link, &frame), 0);
+    while (!text.data || !strstr(text.data, "\"kv_in_bytes\":77")) {
+        uv_run(&f.loop, UV_RUN_ONCE);
+        br_buf_free(&text);
+        backend.stats(backend.ctx, &text);
+    }
+    assert_non_null(strstr(text.data, "\"stalled_room_s\":0.5"));
+    assert_non_null(strstr(text.data, "\"cache_hit_bytes\":2199023255552"));
+    br_buf_free(&text);
+    device_leave(&d);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +356,7 @@ int main(void)
         cmocka_unit_test(a_running_sequence_moves_behind_its_tokens),
         cmocka_unit_test(cancelled_while_it_moves),
         cmocka_unit_test(a_slow_client_pauses_its_sequence),
+        cmocka_unit_test(stats_have_what_devices_counted),
         cmocka_unit_test(bystanders_of_a_killer_are_served),
         cmocka_unit_test(a_device_that_keeps_dying_rests),
         cmocka_unit_test(progress_clears_the_blame),

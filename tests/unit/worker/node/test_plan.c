@@ -35,6 +35,8 @@ static void test_round_trip(void **state)
     plan.config.quota_max_s = 2.5;
     plan.config.switch_every_step = true;
     plan.config.numeric = BR_NUMERIC_F32;
+    plan.spent.disk_bytes = (1ull << 40) + 1;
+    plan.spent.disk_s = 1.25;
     assert_int_equal(node_plan_write(&plan, &fd, &err), 0);
     assert_int_equal(node_plan_read(fd, &back, &err), 0);
     close(fd);
@@ -50,6 +52,9 @@ static void test_round_trip(void **state)
     assert_int_equal(back.config.memory_bytes, 1ull << 40);
     assert_true(back.config.quota_max_s == 2.5 && back.config.switch_every_step);
     assert_int_equal(back.config.numeric, BR_NUMERIC_F32);
+    assert_int_equal(back.spent.disk_bytes, (1ull << 40) + 1);
+    assert_true(back.spent.disk_s == 1.25);
+    assert_int_equal(back.spent.checked_bytes, 0);
     assert_int_equal(back.config.max_context, plan.config.max_context);
     assert_int_equal(back.config.tensor_parallel, 4);
     assert_true(back.config.speed == 12.5);

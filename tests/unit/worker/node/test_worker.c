@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "proto/convert.h"
+#include "proto/transfers.h"
 #include "scheduler/link/link.h"
 #include "tests/unit/worker/turn/fixture.h"
 #include "worker/node/worker.h"
@@ -37,6 +38,7 @@ struct sched {
     struct br_token tokens[160];
     uint32_t n, frames, reports;
     uint64_t fence;
+    struct br_transfers transfers; /* of the last report */
     enum br_end end;
     uint32_t stop_at; /* tokens at which the loop returns to the test; or at the end */
     bool gone;
@@ -83,8 +85,11 @@ static void on_frame(void *ctx, struct br_link_peer *peer, const Briareus__Frame
     (void)peer;
     if (frame->body_case == BRIAREUS__FRAME__BODY_TOKENS)
         take_tokens(s, frame->tokens);
-    else if (frame->body_case == BRIAREUS__FRAME__BODY_REPORT)
+    else if (frame->body_case == BRIAREUS__FRAME__BODY_REPORT) {
         s->reports++;
+        br_transfers_from_pb(frame->report, &s->transfers);
+        uv_stop(&s->loop);
+    }
 }
 
 static void on_down(void *ctx, struct br_link_peer *peer)
@@ -341,6 +346,24 @@ static void first_welcome(struct sched *s)
     send_welcome(s, 0, 0);
 }
 
+/* The supervisor read two models and cached them; the device took one from there. */
+static void check_transfers(struct sched *s)
+{
+    const struct br_transfers *t = &s->transfers;
+    uint64_t stories = br_layout_total_bytes(&models.image[3]->layout),
+             tiny = br_layout_total_bytes(&models.image[4]->layout);
+    for (uint32_t before = s->reports; s->reports < before + 2;) /* the second is of later than now */
+        wait_event(s);
+    assert_int_equal(t->cache_filled_bytes, stories + tiny);
+    assert_true(t->cache_bytes >= stories + tiny && t->cache_bytes <= t->cache_limit_bytes);
+    assert_true(t->disk_bytes > 0 && t->disk_s > 0);
+    assert_int_equal(t->cache_misses, 0);
+    assert_true(t->loaded_bytes >= stories && t->cache_hit_bytes >= stories);
+    assert_true(t->device_weight_bytes >= stories);
+    assert_int_equal(t->host_kv_limit_bytes, 4 << 20);
+    assert_int_equal(t->drops + t->cache_repaired + t->cache_failures, 0);
+}
+
 static void test_serves(void **state)
 {
     static struct sched s;
@@ -357,6 +380,7 @@ static void test_serves(void **state)
     send_assign(&s, &spec, 0);
     wait_end(&s);
     check_result(&s);
+    check_transfers(&s);
     assert_true(s.frames > 1); /* as they come, not all at the end */
     br_seq_spec_free(&spec);
     sched_close(&s, SIGTERM, true);

@@ -1,5 +1,6 @@
 /* Preemption changes nothing: whatever is swapped, evicted, moved, chunked, batched, dropped or resumed, a sequence's
  * ids and logprobs are those of the sequence run alone, bit for bit. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -73,6 +74,22 @@ static void tight(struct br_turn_config *config, uint32_t n_models, uint32_t pol
     config->prefill_chunk = 32;
 }
 
+/* Every second is one cause's, and nothing takes longer than all of it. */
+static void stalls_add_up(const struct br_turn_stats *s)
+{
+    double causes[] = {s->stalled_weights_s, s->stalled_compaction_s, s->stalled_kv_s, s->stalled_room_s,
+                       s->stalled_other_s};
+    double sum = 0;
+    for (size_t i = 0; i < sizeof causes / sizeof *causes; i++) {
+        assert_true(causes[i] >= 0);
+        sum += causes[i];
+    }
+    assert_true(fabs(sum - s->stalled_s) < 1e-6 * (1 + s->wall_s));
+    assert_true(s->compute_s + s->stalled_s < s->wall_s + 1e-6);
+    assert_true(s->load_s <= s->wall_s && s->kv_in_s <= s->wall_s && s->kv_out_s <= s->wall_s);
+    assert_true((s->kv_out_bytes > 0) == (s->swaps_out > 0) && (s->kv_moved_bytes > 0) == (s->kv_moved_s > 0));
+}
+
 /* All sequences of models [0, n) at once, against the references. */
 static struct br_turn_stats run_all(const struct br_turn_config *config, uint32_t n)
 {
@@ -90,6 +107,7 @@ static struct br_turn_stats run_all(const struct br_turn_config *config, uint32_
     for (uint32_t i = 0; i < run.n; i++)
         fx_same(&want[i % n][i / n], &run.results[i], 0);
     br_turn_stats(run.turn, &stats, NULL);
+    stalls_add_up(&stats);
     fx_stop(&run);
     return stats;
 }

@@ -98,6 +98,9 @@ static const struct row g_rows[] = {
     ROW(W, "policy", BR_OPT_STRING, policy, "slack", 0, 0, "NAME: slack, quota-rr, or another to compare with"),
     ROW(W, "quota-max", BR_OPT_SECONDS, quota_max_s, "4s", 0.001, 3600, "TIME: longest turn of a model (Q_MAX)"),
     ROW(W, "dedicated", BR_OPT_BOOL, dedicated, NULL, 0, 0, "device i serves only model i: to compare with"),
+    ROW(ALL, "trace", BR_OPT_STRING, trace, NULL, 0, 0,
+        "FILE: timeline of devices and requests for Perfetto; serve begins it anew, the others go on in it"),
+    ROW(ALL, "trace-bytes", BR_OPT_BYTES, trace_bytes, "256M", 64 << 10, 0x1p40, "BYTES: no longer than that"),
     ROW(W, "switch-every-step", BR_OPT_BOOL, switch_every_step, NULL, 0, 0, "another model after every step: a test"),
     ROW(W, "cache-dir", BR_OPT_STRING, cache_dir, NULL, 0, 0, "DIR: host cache of weights [under /dev/shm]"),
     ROW(W, "host-cache", BR_OPT_BYTES, host_cache, "0", 0, 0,
@@ -146,6 +149,8 @@ int cli_config_read(struct cli_config *config, unsigned parts, const char *progr
         return br_err_set(err, BR_EINVAL, "log-level: '%s' is none of debug, info, warn, error, off",
                           config->log_level);
     br_log_init(strrchr(program, ' ') ? strrchr(program, ' ') + 1 : program, level);
+    config->scheduler.trace = config->trace;
+    config->scheduler.trace_bytes = config->trace_bytes;
     return 0;
 }
 
@@ -287,6 +292,8 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
     out->policy = c->policy;
     out->quota_max_s = c->quota_max_s;
     out->switch_every_step = c->switch_every_step;
+    out->trace = c->trace;
+    out->trace_bytes = c->trace_bytes;
     br_log_level_parse(c->log_level, &out->log_level);
     out->node = c->node ? c->node : "unnamed"; /* the caller names it before it runs */
     if (br_worker_config_check(out, err)) {

@@ -16,6 +16,8 @@ struct cli_config {
     uint64_t device_memory, kv_memory, host_kv_memory, link_rate;
     uint32_t tensor_parallel;
     double quota_max_s, speed;
+    char *trace; /* the scheduler's too */
+    uint64_t trace_bytes;
     /* serve */
     char *data_dir, *run_dir, *redis_server, *port_file;
     uint64_t host_cache, host_staging;

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/options.h"
+#include "cli/devices/devices.h"
 #include "cli/model/model.h"
 #include "cli/plan/plan.h"
 #include "cli/serve.h"
-#include "loadgen/load.h"
 #include "worker/node/worker.h"
 
 static const struct command {
@@ -17,7 +17,7 @@ static const struct command {
     {"serve", br_cli_serve, "all on one machine: a private Redis, the scheduler, one worker"},
     {"scheduler", br_cli_scheduler, "the scheduler alone"},
     {"worker", br_cli_worker, "one machine's worker alone"},
-    {"load", br_cli_load, "open-loop load on an OpenAI-compatible server"},
+    {"load", br_cli_load_or_find, "open-loop load on an OpenAI-compatible server"},
     {"model", br_cli_model, "inspect | verify | synth | bench a model folder"},
     {"plan", br_cli_plan, "costs: how well step times are predicted"},
 };

@@ -16,6 +16,7 @@
 #include "cli/config.h"
 #include "cli/lock.h"
 #include "cli/redis.h"
+#include "report/trace.h"
 
 static const double g_lock_wait_s = 3;
 
@@ -232,6 +233,21 @@ static int write_port_file(const struct serve *s, struct br_err *err)
     return 0;
 }
 
+/* An older one of that name goes. What is there and no trace stays, and is told. */
+static int trace_begin(const struct serve *s, struct br_err *err)
+{
+    struct br_trace *trace;
+    if (!s->config.trace)
+        return 0;
+    if (br_trace_join(s->config.trace, s->config.trace_bytes, &trace, err))
+        return err->code;
+    br_trace_close(trace, err);
+    unlink(s->config.trace);
+    if (br_trace_join(s->config.trace, s->config.trace_bytes, &trace, err))
+        return err->code;
+    return br_trace_close(trace, err);
+}
+
 /* A wrong configuration is told before anything starts. */
 static int serve_check(const struct serve *s, struct br_err *err)
 {
@@ -269,6 +285,8 @@ static int serve_run(struct serve *s, struct br_err *err)
     int rc = serve_folders(s, err);
     if (rc == 0)
         rc = serve_check(s, err);
+    if (rc == 0)
+        rc = trace_begin(s, err);
     if (rc == 0) {
         remove_port_file(s); /* one that a killed serve left would name its port */
         rc = serve_children(s, err);

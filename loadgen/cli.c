@@ -93,19 +93,30 @@ static int compare(int argc, char **argv, struct br_err *err)
     return rc;
 }
 
-static int run_load(int argc, char **argv, struct br_err *err)
+static int run_session(const struct load_config *config, struct br_err *err)
+{
+    struct load_session session;
+    int rc = load_session_open(&session, config, err);
+    if (rc == 0)
+        rc = config->find_goodput > 0 ? run_search(&session, err) : run_once(&session, err);
+    load_session_close(&session);
+    return rc;
+}
+
+static int run_load(int argc, char **argv, load_find_devices_fn find_devices, struct br_err *err)
 {
     struct load_config config = {0};
-    struct load_session session;
     int rc = br_options_read(load_options, load_n_options, &config, "briareus load",
                              "Puts open-loop load on an OpenAI-compatible server and reports latency and attainment.\n"
                              "`briareus load compare A.json B.json --html FILE` puts results side by side.",
                              argc, argv, err);
     if (rc == 0) {
-        rc = load_session_open(&session, &config, err);
-        if (rc == 0)
-            rc = config.find_goodput > 0 ? run_search(&session, err) : run_once(&session, err);
-        load_session_close(&session);
+        if (!config.find_devices)
+            rc = run_session(&config, err);
+        else if (find_devices)
+            rc = find_devices(&config, err);
+        else
+            rc = br_err_set(err, BR_ENOTSUP, "find-devices: this program starts no servers");
     } else if (rc > 0) {
         rc = LOAD_EXIT_OK; /* --help */
     }
@@ -113,11 +124,11 @@ static int run_load(int argc, char **argv, struct br_err *err)
     return rc;
 }
 
-int br_cli_load(int argc, char **argv)
+int br_cli_load(int argc, char **argv, load_find_devices_fn find_devices)
 {
     struct br_err err;
-    int rc =
-        argc > 1 && strcmp(argv[1], "compare") == 0 ? compare(argc - 1, argv + 1, &err) : run_load(argc, argv, &err);
+    int rc = argc > 1 && strcmp(argv[1], "compare") == 0 ? compare(argc - 1, argv + 1, &err)
+                                                         : run_load(argc, argv, find_devices, &err);
     if (rc < 0)
         fprintf(stderr, "briareus load: %s\n", err.msg);
     return rc < 0 ? LOAD_EXIT_USAGE : rc;

@@ -82,6 +82,16 @@ const struct br_option load_options[] = {
     ROW("precision", BR_OPT_NUMBER, precision, "0.05", 0.001, 1, "P: find-goodput: how near the bounds come"),
     ROW("max-runs", BR_OPT_UINT, max_runs, "24", 2, 1000, "N: find-goodput: at most so many runs"),
 
+    ROW("stop-below", BR_OPT_NUMBER, stop_below, NULL, 0, 100,
+        "PERCENT: end the run when its attainment cannot reach this any more"),
+    ROW("find-devices", BR_OPT_BOOL, find_devices, NULL, 0, 0,
+        "the fewest devices that hold the target: starts `briareus serve` with what stands behind --"),
+    ROW("policy", BR_OPT_LIST, policies, NULL, 0, 0,
+        "NAME: find-devices: dedicated, request, aegaeon, slack; may be repeated [all of these]"),
+    ROW("target", BR_OPT_NUMBER, target, "99", 1, 100, "PERCENT: find-devices: of tokens on time"),
+    ROW("max-devices", BR_OPT_UINT, max_devices, "0", 0, 64,
+        "N: find-devices: no more than these [as many as there are models]"),
+
     ROW("save-result", BR_OPT_BOOL, save_result, NULL, 0, 0, "write the result as JSON"),
     ROW("save-detailed", BR_OPT_BOOL, save_detailed, NULL, 0, 0, "with each request's lengths and latencies"),
     ROW("result-dir", BR_OPT_STRING, result_dir, NULL, 0, 0, "DIR: where the result goes"),
@@ -135,5 +145,7 @@ int load_config_check(const struct load_config *c, struct br_err *err)
         return br_err_set(err, BR_EINVAL, "dataset-name: it needs --dataset-path FILE");
     if (c->find_goodput != 0 && c->find_goodput < 1)
         return br_err_set(err, BR_EINVAL, "find-goodput: %g is a percentage, such as 90 or 99", c->find_goodput);
+    if (c->stop_below > 0 && (c->find_goodput > 0 || c->cancel_share > 0))
+        return br_err_set(err, BR_EINVAL, "stop-below: not with find-goodput or cancellations");
     return check_ramp(c, err);
 }

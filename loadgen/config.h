@@ -58,6 +58,11 @@ struct load_config {
     double find_goodput;           /* attainment in percent; 0: not sought */
     double precision;              /* of the rate found */
     uint32_t max_runs;
+    double stop_below; /* percent: end a run that cannot reach this attainment any more; 0: run on */
+    bool find_devices;
+    struct br_option_list policies;
+    double target; /* percent of tokens on time, of find_devices */
+    uint32_t max_devices;
 
     /* where results go */
     bool save_result, save_detailed, brief, progress, quiet;

@@ -13,7 +13,7 @@ static void batch_sums(const struct load_journal *j, const struct load_slo *slo,
                        double *owed)
 {
     struct load_request_sum *sums = br_malloc((j->n + 1) * sizeof *sums);
-    double end = j->interrupted ? j->wall_s : j->sending_s, width = (end - warmup_s) / LOAD_BATCHES;
+    double end = j->interrupted || j->hopeless > 0 ? j->wall_s : j->sending_s, width = (end - warmup_s) / LOAD_BATCHES;
     load_request_sums(j, slo, sums);
     for (size_t i = 0; i < j->n; i++) {
         const struct load_record *r = &j->records[i];

@@ -65,6 +65,7 @@ struct load_journal {
     double busy_s;                /* time in which the generator itself had no pause (whole 100 ms without 2 % idle) */
     uint64_t connections, stale;  /* opened; of those kept open, how many the server had closed when they were used */
     bool interrupted;
+    double hopeless; /* > 0: the run was broken off, since its attainment could not become more than this any more */
 };
 
 void load_journal_init(struct load_journal *journal, size_t n_requests);

@@ -172,7 +172,7 @@ void load_measure_make(const struct load_journal *j, uint32_t n_models, double w
     out->n_models = n_models;
     out->models = br_calloc(n_models + 1, sizeof *out->models);
     out->from_s = warmup_s;
-    out->to_s = j->interrupted ? j->wall_s : j->sending_s;
+    out->to_s = j->interrupted || j->hopeless > 0 ? j->wall_s : j->sending_s;
     load_request_sums(j, slo, sums);
     for (size_t i = 0; i < j->n; i++) {
         if (!counts(out, &j->records[i]))

@@ -161,6 +161,9 @@ static void put_validity(json_t *out, const struct load_outcome_of_run *run, str
     json_object_set_new(out, "valid", json_boolean(!reason[0]));
     json_object_set_new(out, "invalid_reason", reason[0] ? json_string(reason) : json_null());
     json_object_set_new(out, "interrupted", json_boolean(run->journal->interrupted));
+    json_object_set_new(out, "stopped_early", json_boolean(run->journal->hopeless > 0));
+    if (run->journal->hopeless > 0)
+        set_number(out, "attainment_at_most", run->journal->hopeless);
     json_object_set_new(out, "generator",
                         json_pack("{s:f,s:I,s:I,s:I}", "busy_share", busy, "connections",
                                   (json_int_t)run->journal->connections, "stale_connections",

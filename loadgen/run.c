@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "loadgen/run_impl.h"
 
-enum { PULSE_MS = 100, PROGRESS_PULSES = 5, SENDS_AT_ONCE = 64, SPARE_FILES = 64 };
+enum { PULSE_MS = 100, PROGRESS_PULSES = 5, LOOK_PULSES = 10, SENDS_AT_ONCE = 64, SPARE_FILES = 64 };
 
 double load_run_now(const struct load_run *run)
 {
@@ -79,6 +79,16 @@ static void print_progress(const struct load_run *run)
             (unsigned long long)run->tokens, now > 0 ? (double)run->tokens / now : 0, tty ? "\033[K" : "\n");
 }
 
+static void look_ahead(struct load_run *run)
+{
+    double bound = load_watch_bound(&run->watch, run->journal, load_run_now(run));
+    if (bound >= run->config->stop_below / 100)
+        return;
+    run->journal->hopeless = bound > 0 ? bound : 1e-9;
+    load_calls_abort(run, LOAD_INTERRUPTED, NULL);
+    end_run(run);
+}
+
 /* Was there hardly a pause since the last pulse? */
 static void on_pulse(uv_timer_t *timer)
 {
@@ -92,6 +102,8 @@ static void on_pulse(uv_timer_t *timer)
     run->pulse_ns = now;
     if (++run->pulses % PROGRESS_PULSES == 0)
         print_progress(run);
+    if (run->pulses % LOOK_PULSES == 0 && run->config->stop_below > 0 && !run->over)
+        look_ahead(run);
 }
 
 static void on_drain_over(uv_timer_t *timer)
@@ -195,13 +207,16 @@ int load_run(const struct load_config *config, const struct load_target *target,
              const char *label, struct load_journal *journal, struct br_err *err)
 {
     struct load_run run = {.config = config, .target = target, .ask = ask, .label = label, .journal = journal};
+    const struct load_slo slo = {config->ttft_s, config->tbt_s};
     fill_records(journal, ask->workload);
+    if (config->stop_below > 0)
+        load_watch_init(&run.watch, journal, &slo, config->warmup_s, config->ignore_eos);
     run.max_open = most_connections();
     if (config->max_concurrency && config->max_concurrency < run.max_open)
         run.max_open = config->max_concurrency;
     run.timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (run.timer_fd < 0)
-        return br_err_errno(err, BR_EIO, "cannot make a timer");
+        return load_watch_free(&run.watch), br_err_errno(err, BR_EIO, "cannot make a timer");
     run_open(&run);
     run_begin(&run);
     while (!run.over && uv_run(&run.loop, UV_RUN_ONCE))
@@ -211,5 +226,6 @@ int load_run(const struct load_config *config, const struct load_target *target,
     if (!config->quiet && isatty(STDERR_FILENO))
         fprintf(stderr, "\r\033[K");
     run_close(&run);
+    load_watch_free(&run.watch);
     return 0;
 }

@@ -6,6 +6,7 @@
 
 #include "loadgen/conn.h"
 #include "loadgen/run.h"
+#include "loadgen/watch.h"
 
 /* A request in progress. Kept and used again: its timer is a handle of the loop. */
 struct load_call {
@@ -38,6 +39,7 @@ struct load_run {
     uint64_t idle_ns; /* loop's idle time at the last pulse */
     int64_t pulse_ns;
     uint32_t pulses;
+    struct load_watch watch; /* with --stop-below */
     bool over;
 };
 

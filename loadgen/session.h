@@ -1,4 +1,4 @@
-/* From options to a journal: offer, prompts, run. Private to loadgen/. */
+/* From options to a journal: offer, prompts, run. For loadgen/ and cli/devices. */
 #ifndef BRIAREUS_LOADGEN_SESSION_H
 #define BRIAREUS_LOADGEN_SESSION_H
 

@@ -141,6 +141,9 @@ void load_result_print(const json_t *result, FILE *out)
     load_result_print_models(result, out);
     if (note)
         fprintf(out, "\nNote: %s\n", note);
+    if (json_is_true(json_object_get(result, "stopped_early")))
+        fprintf(out, "\nStopped early: no more than %.2f %% of all tokens could have been on time.\n",
+                100 * json_number_value(json_object_get(result, "attainment_at_most")));
     if (json_is_true(json_object_get(result, "interrupted")))
         fprintf(out, "\nInterrupted: this is what there was.\n");
 }

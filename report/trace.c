@@ -6,9 +6,18 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "report/trace_file.h"
+
+enum { PENDING_BYTES = 1 << 16, PENDING_NS = 500 * BR_NS_PER_MS };
 
 struct br_trace {
-    FILE *file;
+    FILE *file; /* NULL: joined */
+    struct trace_file *joined;
+    struct br_buf pending; /* of a joined one: not in the file yet */
+    int64_t pending_since_ns, origin_ns;
+    bool lost; /* full, or not to be written */
     char *path;
     struct br_buf line; /* of the event at hand */
     bool any;
@@ -28,8 +37,51 @@ int br_trace_open(const char *path, struct br_trace **out, struct br_err *err)
     return 0;
 }
 
+int br_trace_join(const char *path, uint64_t max_bytes, struct br_trace **out, struct br_err *err)
+{
+    struct br_trace *t = br_calloc(1, sizeof *t);
+    if (trace_file_join(path, max_bytes, &t->joined, &t->origin_ns, err)) {
+        free(t);
+        return err->code;
+    }
+    t->path = br_strdup(path);
+    t->any = true;
+    *out = t;
+    return 0;
+}
+
+bool br_trace_flush(struct br_trace *t)
+{
+    int rc = t->lost || !t->joined ? 0 : trace_file_append(t->joined, t->pending.data, t->pending.len);
+    if (rc)
+        br_log(BR_WARN, "trace_ends", "file=%s why=%s", BR_Q(t->path),
+               rc == BR_ENOMEM ? BR_Q("it has the size that it may have") : BR_Q("it cannot be written"));
+    t->lost = t->lost || rc;
+    br_buf_clear(&t->pending);
+    return !t->lost;
+}
+
+double br_trace_at_s(const struct br_trace *t, int64_t monotonic_ns)
+{
+    return (double)(monotonic_ns - t->origin_ns) / 1e9;
+}
+
+static int close_joined(struct br_trace *t, struct br_err *err)
+{
+    br_trace_flush(t);
+    int rc = t->lost ? br_err_set(err, BR_EIO, "%s: the end is not in it: full, or not to be written", t->path) : 0;
+    trace_file_close(t->joined);
+    br_buf_free(&t->pending);
+    br_buf_free(&t->line);
+    free(t->path);
+    free(t);
+    return rc;
+}
+
 int br_trace_close(struct br_trace *t, struct br_err *err)
 {
+    if (t->joined)
+        return close_joined(t, err);
     fputs("\n]}\n", t->file);
     int bad = ferror(t->file), rc = 0;
     bad |= fclose(t->file);
@@ -77,10 +129,25 @@ static struct br_buf *event(struct br_trace *t, char phase, uint32_t group, cons
     return &t->line;
 }
 
+static void keep_back(struct br_trace *t)
+{
+    int64_t now_ns = br_now_ns();
+    if (t->lost)
+        return;
+    if (t->pending.len == 0)
+        t->pending_since_ns = now_ns;
+    br_buf_add(&t->pending, t->line.data, t->line.len);
+    if (t->pending.len >= PENDING_BYTES || now_ns - t->pending_since_ns >= PENDING_NS)
+        br_trace_flush(t);
+}
+
 static void done(struct br_trace *t)
 {
     br_buf_puts(&t->line, "}");
-    fwrite(t->line.data, 1, t->line.len, t->file);
+    if (t->joined)
+        keep_back(t);
+    else
+        fwrite(t->line.data, 1, t->line.len, t->file);
 }
 
 static void metadata(struct br_trace *t, uint32_t group, int64_t row, const char *kind, const char *name)
@@ -159,6 +226,11 @@ void br_trace_begin(struct br_trace *t, uint32_t group, uint64_t id, const char 
 void br_trace_end(struct br_trace *t, uint32_t group, uint64_t id, const char *name, double at_s)
 {
     async(t, 'e', group, id, name, at_s);
+}
+
+void br_trace_mark(struct br_trace *t, uint32_t group, uint64_t id, const char *name, double at_s)
+{
+    async(t, 'n', group, id, name, at_s);
 }
 
 void br_trace_instant(struct br_trace *t, uint32_t group, uint32_t row, const char *name, double at_s)

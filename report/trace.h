@@ -3,6 +3,7 @@
 #ifndef BRIAREUS_REPORT_TRACE_H
 #define BRIAREUS_REPORT_TRACE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
@@ -17,6 +18,15 @@ struct br_trace_arg {
 
 /* BR_EIO: cannot be written. The file is replaced. */
 int br_trace_open(const char *path, struct br_trace **out, struct br_err *err);
+/* A file that several processes write while it grows: begun where there is none, else gone on with (an older trace, or
+ * one of a sibling). It is valid JSON between any two flushes, also when its writers are killed. Events are kept back
+ * until there are 64 KB or they are half a second old; the file becomes no longer than max_bytes. BR_EIO; BR_EINVAL:
+ * the path is something else. */
+int br_trace_join(const char *path, uint64_t max_bytes, struct br_trace **out, struct br_err *err);
+/* Writes what is kept back. false: the file is full or cannot be written (logged once), and what comes is dropped. */
+bool br_trace_flush(struct br_trace *trace);
+/* Of a joined trace: a monotonic time (base/clock.h) as seconds from its origin. */
+double br_trace_at_s(const struct br_trace *trace, int64_t monotonic_ns);
 /* Finishes the file and frees. BR_EIO: something could not be written (disk full): the file is not whole. */
 int br_trace_close(struct br_trace *trace, struct br_err *err);
 
@@ -30,6 +40,8 @@ void br_trace_slice(struct br_trace *trace, uint32_t group, uint32_t row, const 
 /* Something that overlaps others of its row (a request): begun and ended with the same id and name. */
 void br_trace_begin(struct br_trace *trace, uint32_t group, uint64_t id, const char *name, double at_s);
 void br_trace_end(struct br_trace *trace, uint32_t group, uint64_t id, const char *name, double at_s);
+/* A moment of such a one. */
+void br_trace_mark(struct br_trace *trace, uint32_t group, uint64_t id, const char *name, double at_s);
 void br_trace_instant(struct br_trace *trace, uint32_t group, uint32_t row, const char *name, double at_s);
 void br_trace_counter(struct br_trace *trace, uint32_t group, const char *name, double at_s, double value);
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "report/trace.h"
 #include "scheduler/service.h"
 
 enum { SETTLE_S = 2 };
@@ -22,6 +23,7 @@ struct daemon {
     struct br_service *service;
     struct br_link_server *link;
     struct br_gateway *gateway;
+    struct br_trace *trace; /* NULL: none */
     bool stopping;
     int64_t settle_until_ns;
     int rc;
@@ -177,6 +179,14 @@ static void daemon_handles(struct daemon *d)
     uv_signal_start(&d->interrupt, on_signal, SIGINT);
 }
 
+/* A trace that cannot be written is no reason not to serve. */
+static void trace_open(struct daemon *d)
+{
+    struct br_err err;
+    if (d->config->trace && br_trace_join(d->config->trace, d->config->trace_bytes, &d->trace, &err))
+        br_log(BR_WARN, "no_trace", "why=%s", BR_Q(err.msg));
+}
+
 static int daemon_open(struct daemon *d, struct br_err *err)
 {
     const struct br_scheduler_config *c = d->config;
@@ -193,7 +203,10 @@ static int daemon_open(struct daemon *d, struct br_err *err)
                                         .policy = c->placement,
                                         .admission = c->admission,
                                         .adopt_s = c->adopt_s};
-    int rc = c->models_from ? br_model_list_read(c->models_from, &outlines, err) : 0;
+    int rc;
+    trace_open(d);
+    service.trace = d->trace;
+    rc = c->models_from ? br_model_list_read(c->models_from, &outlines, err) : 0;
     if (rc)
         rc = err->code = BR_EINVAL; /* whatever it is, the configuration has to change */
     else
@@ -221,6 +234,8 @@ int br_scheduler_run(const struct br_scheduler_config *config, struct br_err *er
         br_log(BR_WARN, "loop_busy", "why=%s", BR_Q("handles were still open at the end"));
     if (d.service)
         br_service_destroy(d.service);
+    if (d.trace)
+        br_trace_close(d.trace, &(struct br_err){0});
     br_models_destroy(d.models);
     return rc ? rc : d.rc;
 }

@@ -17,6 +17,8 @@ struct br_scheduler_config {
     char *chat_template;
     char *placement; /* policy of core/fleet */
     bool admission;
+    const char *trace; /* file that requests are written to (report/trace.h); NULL: none */
+    uint64_t trace_bytes;
     uint32_t max_model_len;
     double ttft_s, tbt_s, adopt_s, group_commit_s, keep_ended_s;
     bool keep_tokens;

@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "report/trace.h"
 #include "scheduler/service_impl.h"
 
 enum { TICK_MS = 50, TERMS_S = 5 };
@@ -15,6 +16,8 @@ static void on_tick(uv_timer_t *timer)
     service_tick_trials(s);
     service_tick_fleet(s);
     if (br_now_ns() >= s->terms_ns) {
+        if (s->config.trace) /* what is kept back may be the last for long */
+            br_trace_flush(s->config.trace);
         s->terms_ns = br_now_ns() + TERMS_S * BR_NS_PER_S;
         service_send_rates(s);
     }
@@ -60,6 +63,7 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
     s->devices = br_calloc(config->max_devices, sizeof *s->devices);
     s->rates = br_calloc(br_models_count(models) + 1, sizeof *s->rates);
     models_set(s);
+    service_trace_begin(s);
     uv_timer_init(loop, &s->tick);
     s->tick.data = s;
     uv_timer_start(&s->tick, on_tick, TICK_MS, TICK_MS);

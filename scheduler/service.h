@@ -9,12 +9,14 @@
 #include "scheduler/queue/queue.h"
 
 struct br_service;
+struct br_trace;
 
 struct br_service_config {
     uint32_t max_unfinished; /* sequences accepted and not ended; more get 429 */
     uint32_t max_devices;
-    const char *policy; /* of core/fleet; NULL: its default */
-    bool admission;     /* 429 for what could not be on time; else only beyond max_unfinished */
+    const char *policy;     /* of core/fleet; NULL: its default */
+    struct br_trace *trace; /* borrowed: requests are written there (report/trace.h); NULL: nobody looks */
+    bool admission;         /* 429 for what could not be on time; else only beyond max_unfinished */
     double adopt_s; /* how long a lost device, or one after a restart of the scheduler, may take to come back with its
                        sequences before they are given to another */
 };

@@ -273,6 +273,8 @@ static void on_tokens(struct br_service *s, struct sched_device *d, const Briare
         return;
     }
     free(tokens);
+    if (before == 0 && seq->n_tokens)
+        service_trace_streams(s, seq);
     if (seq->n_tokens > before) {
         service_trial_passed(d, seq);
         service_fleet_event(

@@ -112,6 +112,13 @@ void service_trial_passed(struct sched_device *d, struct sched_seq *seq); /* it 
 bool service_rests(struct br_service *s, struct sched_device *d);
 void service_tick_trials(struct br_service *s);
 
+/* service_trace.c: requests in the trace; nothing happens without one. */
+void service_trace_begin(struct br_service *s);
+void service_trace_accepted(struct br_service *s, const struct sched_seq *seq); /* or found again */
+void service_trace_assigned(struct br_service *s, const struct sched_seq *seq);
+void service_trace_streams(struct br_service *s, const struct sched_seq *seq); /* its first token is here */
+void service_trace_ended(struct br_service *s, const struct sched_seq *seq);
+
 /* Since its arrival, without the time its client did not read. */
 static inline double service_age_s(const struct sched_seq *seq)
 {

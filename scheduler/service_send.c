@@ -34,6 +34,7 @@ void service_send_assign(struct br_service *s, struct sched_seq *seq)
            "seq=%" PRIu64 " req=%s model=%s node=%s device=%u fence=%" PRIu64 " prompt=%u tokens=%u", seq->spec.id,
            seq->spec.request_id, seq->spec.model, s->devices[seq->device].node, s->devices[seq->device].number,
            seq->fence, seq->spec.n_prompt, seq->n_tokens);
+    service_trace_assigned(s, seq);
     br_link_send(peer, &frame);
     free(assign.tokens);
     if (seq->paused)

@@ -120,6 +120,7 @@ void service_end(struct br_service *s, struct sched_seq *seq, enum br_end end, c
            "seq=%" PRIu64 " req=%s model=%s end=%s tokens=%u age_s=%.3f error=%s", seq->spec.id, seq->spec.request_id,
            seq->spec.model, br_end_name(end), seq->n_tokens, (double)(br_now_ns() - seq->arrived_ns) * 1e-9,
            BR_Q(seq->error));
+    service_trace_ended(s, seq);
     service_store(s, seq);
 }
 
@@ -183,6 +184,7 @@ static void on_accepted(void *arg, int rc, int64_t arrival_us, uint64_t fence)
         seq->spec.arrival_us = arrival_us;
         seq->fence = fence;
         seq->fresh = true;
+        service_trace_accepted(s, seq);
         service_enter_fleet(s, seq);
         if (seq->cancel_wanted)
             service_cancel(s, NULL, ctx->ids[i]);
@@ -301,6 +303,7 @@ static void recover_one(void *ctx, struct br_seq_spec *spec, struct br_token *to
     seq->arrived_ns = br_now_ns() - (int64_t)(age_s * 1e9);
     seq->model = (uint32_t)model;
     s->deadlines = s->deadlines || seq->spec.deadline_s > 0;
+    service_trace_accepted(s, seq);
     if (model < 0) {
         char why[256];
         snprintf(why, sizeof why, "model '%.128s' is no longer served", seq->spec.model);

@@ -1,6 +1,12 @@
 #include <stdlib.h>
 
 #include "scheduler/core/fleet_books.h"
+#include "scheduler/core/policies/policy.h"
+
+static const struct br_pl_policy *config_policy(const struct br_fleet_config *c, const char **names)
+{
+    return pl_policy_find(c->policy ? c->policy : "slack", names);
+}
 
 static int config_check(const struct br_fleet_config *c, struct br_err *err)
 {
@@ -11,6 +17,13 @@ static int config_check(const struct br_fleet_config *c, struct br_err *err)
     if (c->max_unfinished > c->max_seqs)
         return br_err_set(err, BR_EINVAL, "fleet: max_unfinished (%u) is above max_seqs (%u)", c->max_unfinished,
                           c->max_seqs);
+    const char *names;
+    const struct br_pl_policy *policy = config_policy(c, &names);
+    if (policy && policy->hands_over)
+        return br_err_set(err, BR_EINVAL,
+                          "placement: %s gives KV from device to device, which workers do not do; use slack or spread "
+                          "(the workers' --policy may be %s)",
+                          policy->name, policy->name);
     return 0;
 }
 

@@ -24,6 +24,7 @@ struct agent {
     const struct br_weight_store *store;
     struct br_turn *turn;
     struct results *results;
+    struct br_trace *trace; /* owned; NULL: none */
     struct br_link_client *link;
     uv_async_t wake;
     uv_timer_t report, flush;
@@ -422,6 +423,16 @@ static void turn_config(const struct node_plan *plan, struct br_turn_config *out
     out->switch_every_step = c->switch_every_step;
 }
 
+/* A trace that cannot be written is no reason not to serve. */
+static struct br_trace *trace_open(const struct br_worker_config *c)
+{
+    struct br_trace *trace = NULL;
+    struct br_err err;
+    if (c->trace && br_trace_join(c->trace, c->trace_bytes, &trace, &err))
+        br_log(BR_WARN, "no_trace", "why=%s", BR_Q(err.msg));
+    return trace;
+}
+
 static void handles_init(struct agent *a, uv_loop_t *loop)
 {
     uv_async_init(loop, &a->wake, on_wake);
@@ -470,6 +481,8 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     a->reported_ns = br_now_ns();
     limits.token = plan->config.token;
     turn_config(plan, &config);
+    config.trace = a->trace = trace_open(&plan->config);
+    config.trace_group = plan->device;
     results_create(KEEP_ENDED, &a->results);
     handles_init(a, loop);
     rc = br_turn_create(&config, models, plan->config.n_models, &turn, &a->turn, err);
@@ -490,6 +503,8 @@ void agent_stop(struct agent *a)
         br_link_client_stop(a->link);
     br_turn_destroy(a->turn);
     a->turn = NULL;
+    if (a->trace)
+        br_trace_close(a->trace, &(struct br_err){0});
     handles_close(a);
 }
 

@@ -41,8 +41,10 @@ static void evict(struct br_turn *t, uint32_t slot, uint64_t bytes)
 {
     if (t->step.on && t->step.slot == slot)
         br_log(BR_WARN, "evict_of_running_slot", "model=%s", t->models[slot].info.name);
-    else
+    else {
+        turn_trace_evict(t, slot);
         br_residency_evict(t->residency, slot, bytes);
+    }
 }
 
 /* What makes room, then what takes it; the step, if there is one, comes after these. */

@@ -67,6 +67,8 @@ struct turn_swap {
     uint64_t seq; /* id of the sequence, which may be gone meanwhile */
     uint32_t index;
     uint64_t bytes;
+    int64_t from_ns;
+    uint32_t slot;
     bool out;
 };
 
@@ -76,6 +78,15 @@ struct turn_load {
     uint64_t bytes;
     uint64_t step; /* how many there had been when it was asked for */
     bool flying;
+    int64_t from_ns; /* since when */
+    uint64_t moving_bytes;
+};
+
+/* What a trace needs to remember. */
+struct turn_trace {
+    int64_t copied_ns[5];               /* by row: end of its last copy */
+    int64_t stall_from_ns, stall_to_ns; /* of the stall that goes on; 0: none does */
+    int32_t stall_slot;                 /* whose weights are awaited; -1: KV */
 };
 
 /* How long at least one of something was under way. */
@@ -147,6 +158,8 @@ struct br_turn {
     struct inbox inbox;
     pthread_t thread;
     bool has_thread;
+
+    struct turn_trace trace;
 
     int64_t published_ns;
     pthread_mutex_t published_mutex;
@@ -240,6 +253,15 @@ void turn_room_poll(struct br_turn *t); /* moves within the device that are done
 /* step.c */
 bool turn_step_start(struct br_turn *t, uint32_t slot, const struct br_dev_item *items, uint32_t n);
 void turn_step_finish(struct br_turn *t);
+
+/* trace.c */
+void turn_trace_begin(struct br_turn *t);
+void turn_trace_step(struct br_turn *t, double wall_s);
+void turn_trace_load(struct br_turn *t, const struct turn_load *load); /* it is there */
+void turn_trace_swap(struct br_turn *t, const struct turn_swap *swap); /* it is done */
+void turn_trace_evict(struct br_turn *t, uint32_t slot);
+void turn_trace_wait(struct br_turn *t, int64_t from_ns, int64_t to_ns);
+void turn_trace_idle(struct br_turn *t);
 
 /* report.c */
 void turn_count_step(struct br_turn *t, double wall_s);

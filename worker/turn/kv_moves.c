@@ -54,6 +54,8 @@ static void swap_start(struct br_turn *t, uint32_t index, const struct br_kv_swa
     w->ticket = swap->ticket;
     w->seq = t->seqs[index].id;
     w->index = index;
+    w->slot = t->seqs[index].slot;
+    w->from_ns = br_now_ns();
     swap_copies(t, swap, w);
     t->seqs[index].n_blocks = 0;
     t->n_swaps_in += !out;
@@ -290,6 +292,7 @@ static void swap_finish(struct br_turn *t, uint32_t i)
     br_kv_swap_done(t->kv, w.ticket);
     t->n_swaps_in -= !w.out;
     turn_busy_end(w.out ? &t->busy_kv_out : &t->busy_kv_in);
+    turn_trace_swap(t, &w);
     t->changed = true;
     if (t->seqs[w.index].id == w.seq)
         turn_kv_where(t, w.index);

@@ -8,8 +8,10 @@
 static void load_done(struct br_turn *t, uint32_t i)
 {
     uint32_t slot = t->loads[i].slot;
-    if (t->loads[i].flying)
+    if (t->loads[i].flying) {
         turn_busy_end(&t->busy_load);
+        turn_trace_load(t, &t->loads[i]);
+    }
     t->n_loads--;
     memmove(&t->loads[i], &t->loads[i + 1], (t->n_loads - i) * sizeof t->loads[0]);
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_LOADED, .slot = slot});
@@ -23,6 +25,8 @@ static bool load_go(struct br_turn *t, struct turn_load *load, bool victims)
     if (!turn_room_load(t, load->slot, bytes, victims) && !br_residency_placed(t->residency, load->slot))
         return false;
     load->flying = true;
+    load->from_ns = br_now_ns();
+    load->moving_bytes = bytes;
     load->mark = br_residency_mark(t->residency, load->slot);
     turn_busy_begin(&t->busy_load);
     return true;

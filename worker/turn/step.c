@@ -183,6 +183,7 @@ void turn_step_finish(struct br_turn *t)
         item_stepped(t, step->seq[i], &step->items[i]);
     turn_tell(t, &(struct br_dev_event){
                      .kind = BR_DEV_STEP_DONE, .slot = step->slot, .step_s = wall_s, .waited = step->cold});
+    turn_trace_step(t, wall_s);
     turn_count_step(t, wall_s);
     if (weights_lost(t, step->slot))
         return;

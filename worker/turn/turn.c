@@ -175,9 +175,14 @@ static void turn_wait(struct br_turn *t)
 {
     int64_t from = br_now_ns();
     bool idle = t->n_seqs && !t->step.on;
+    if (!t->n_seqs)
+        turn_trace_idle(t);
     inbox_wait(&t->inbox, wait_ns(t));
-    if (idle)
-        turn_count_wait(t, (double)(br_now_ns() - from) / 1e9);
+    if (!idle)
+        return;
+    int64_t to = br_now_ns();
+    turn_count_wait(t, (double)(to - from) / 1e9);
+    turn_trace_wait(t, from, to);
 }
 
 static void turn_say_drained(struct br_turn *t)
@@ -193,6 +198,7 @@ static void *turn_main(void *arg)
 {
     struct br_turn *t = arg;
     t->start_ns = br_now_ns();
+    turn_trace_begin(t);
     while (!t->stopping) {
         take_commands(t);
         take_events(t);
@@ -205,6 +211,7 @@ static void *turn_main(void *arg)
         t->dev->ops->event_sync(t->step_done);
         turn_step_finish(t);
     }
+    turn_trace_idle(t);
     return NULL;
 }
 

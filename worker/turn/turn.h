@@ -6,6 +6,7 @@
 #define BRIAREUS_WORKER_TURN_TURN_H
 
 #include "proto/seq.h"
+#include "report/trace.h"
 #include "scheduler/core/step_cost.h"
 #include "text/tokenizer.h"
 #include "worker/device/device.h"
@@ -29,6 +30,8 @@ struct br_turn_config {
     uint64_t chunk_bytes;     /* of a load, of slack; 0: what the link carries in 20 ms */
     /* Tests and kinds of devices: makes the device; NULL: the CPU. */
     int (*device_create)(const struct br_device_config *config, struct br_device **out, struct br_err *err);
+    struct br_trace *trace; /* borrowed: what the device does, as group trace_group of it; NULL: nobody looks */
+    uint32_t trace_group;
     bool switch_every_step; /* tests: another slot after every step */
     bool no_profile;        /* tests: estimate costs, measure nothing */
     bool check;             /* tests: all books' invariants at every boundary; abort when one is broken */

@@ -29,7 +29,7 @@ static int load(const char *const *args)
         argv[argc] = (char *)(uintptr_t)args[argc - 1];
     fflush(stdout);
     assert_non_null(freopen(path("out.txt"), "w", stdout));
-    rc = br_cli_load(argc, argv);
+    rc = br_cli_load(argc, argv, NULL);
     fflush(stdout);
     dup2(old, STDOUT_FILENO);
     close(old);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "loadgen/goodput.h"
-#include "loadgen/measure.h"
+#include "loadgen/watch.h"
 #include "tests/cmocka.h"
 
 static void near(double value, double expected)
@@ -140,12 +140,49 @@ static void percentiles_as_numpy(void **state)
     load_dist_free(&d);
 }
 
+/* Two requests of four tokens, due at 3, 5, 7, 9 and 13, 15, 17, 19; of eight tokens the bound loses each one that is
+ * late, as soon as that is certain, and no other. */
+static void what_can_still_be(void **state)
+{
+    static const struct {
+        double now_s, bound;
+    } whole[] = {{2, 1},        {4, 1},        {5.5, 1},       {6.5, 1},     {7.2, 7. / 8},
+                 {8.9, 7. / 8}, {9.5, 6. / 8}, {13.5, 5. / 8}, {100, 2. / 8}};
+    const struct load_slo slo = {3, 2};
+    struct load_journal j;
+    struct load_watch w;
+    (void)state;
+    load_journal_init(&j, 2);
+    j.records[0] = (struct load_record){.scheduled_s = 0, .output = 4};
+    j.records[1] = (struct load_record){.scheduled_s = 10, .output = 4};
+    load_watch_init(&w, &j, &slo, 0, true);
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        if (whole[i].now_s > 2 && j.n_pieces == 0)
+            load_journal_tokens(&j, 0, 1, 3);
+        if (whole[i].now_s > 5 && j.n_pieces == 1)
+            load_journal_tokens(&j, 0, 1, 4.5);
+        if (whole[i].now_s > 7.5 && j.n_pieces == 2)
+            load_journal_tokens(&j, 0, 1, 7.5); /* late */
+        near(load_watch_bound(&w, &j, whole[i].now_s), whole[i].bound);
+    }
+    load_watch_free(&w);
+    load_watch_init(&w, &j, &slo, 0, false); /* an answer may be over without another token */
+    near(load_watch_bound(&w, &j, 100), 7. / 8);
+    load_journal_end(&j, 1, LOAD_HTTP_503, 100, "why"); /* and one that failed owes all */
+    near(load_watch_bound(&w, &j, 100), 3. / 8);
+    load_watch_free(&w);
+    load_watch_init(&w, &j, &slo, 5, true); /* of the warm-up nothing counts */
+    near(load_watch_bound(&w, &j, 100), 0);
+    load_watch_free(&w);
+    load_journal_free(&j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_worked_case),           cmocka_unit_test(what_is_owed),
         cmocka_unit_test(tokens_that_come_together), cmocka_unit_test(two_clocks_and_a_warmup),
-        cmocka_unit_test(percentiles_as_numpy),
+        cmocka_unit_test(percentiles_as_numpy),      cmocka_unit_test(what_can_still_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -507,6 +507,9 @@ static void bad_config(void **state)
     assert_int_equal(br_fleet_create(&bound, &fleet, &err), BR_EINVAL);
     assert_int_equal(br_fleet_create(&policy, &fleet, &err), BR_EINVAL);
     assert_non_null(strstr(err.msg, "slack"));
+    policy.policy = "aegaeon"; /* hands KV from device to device */
+    assert_int_equal(br_fleet_create(&policy, &fleet, &err), BR_EINVAL);
+    assert_non_null(strstr(err.msg, "aegaeon"));
     assert_null(fleet);
 }
 

@@ -226,6 +226,11 @@ bool br_models_pinned(const struct br_models *models, uint32_t index)
     return models->list[index].pinned;
 }
 
+void br_models_set_pinned(struct br_models *models, uint32_t index, bool pinned)
+{
+    models->list[index].pinned = pinned;
+}
+
 const char *br_models_trouble(const struct br_models *models, uint32_t index)
 {
     const struct model *m = &models->list[index];

@@ -26,6 +26,7 @@ uint32_t br_models_count(const struct br_models *models);
 int br_models_index(const struct br_models *models, const char *name); /* -1: unknown */
 const struct br_gateway_model *br_models_at(const struct br_models *models, uint32_t index);
 bool br_models_pinned(const struct br_models *models, uint32_t index); /* its weights are to stay on devices */
+void br_models_set_pinned(struct br_models *models, uint32_t index, bool pinned);
 /* Why it cannot be served; NULL: nothing known against it. */
 const char *br_models_trouble(const struct br_models *models, uint32_t index);
 /* What a device said; trouble of the folder itself stays. */

@@ -15,6 +15,7 @@ static void on_tick(uv_timer_t *timer)
     service_tick_seqs(s);
     service_tick_trials(s);
     service_tick_fleet(s);
+    service_tick_orders(s);
     if (br_now_ns() >= s->terms_ns) {
         if (s->config.trace) /* what is kept back may be the last for long */
             br_trace_flush(s->config.trace);
@@ -23,18 +24,22 @@ static void on_tick(uv_timer_t *timer)
     }
 }
 
+void service_model_tell(struct br_service *s, uint32_t model)
+{
+    const struct br_gateway_model *m = br_models_at(s->models, model);
+    service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_MODEL_SET,
+                                                    .model = model,
+                                                    .ttft_s = m->ttft_s,
+                                                    .tbt_s = m->tbt_s,
+                                                    .weight = m->weight,
+                                                    .pinned = br_models_pinned(s->models, model)});
+}
+
 /* What is known of the models before any device has them. */
 static void models_set(struct br_service *s)
 {
-    for (uint32_t i = 0; i < br_models_count(s->models); i++) {
-        const struct br_gateway_model *m = br_models_at(s->models, i);
-        service_fleet_event(s, &(struct br_fleet_event){.kind = BR_FLEET_MODEL_SET,
-                                                        .model = i,
-                                                        .ttft_s = m->ttft_s,
-                                                        .tbt_s = m->tbt_s,
-                                                        .weight = m->weight,
-                                                        .pinned = br_models_pinned(s->models, i)});
-    }
+    for (uint32_t i = 0; i < br_models_count(s->models); i++)
+        service_model_tell(s, i);
 }
 
 int br_service_create(uv_loop_t *loop, const struct br_service_config *config, struct br_queue *queue,
@@ -62,6 +67,8 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
     s->seqs = seqtab_create(max_seqs);
     s->devices = br_calloc(config->max_devices, sizeof *s->devices);
     s->rates = br_calloc(br_models_count(models) + 1, sizeof *s->rates);
+    s->closed = br_calloc(br_models_count(models) + 1, sizeof *s->closed);
+    s->host_out = br_calloc(br_models_count(models) + 1, sizeof *s->host_out);
     models_set(s);
     service_trace_begin(s);
     uv_timer_init(loop, &s->tick);
@@ -88,6 +95,9 @@ void br_service_destroy(struct br_service *s)
         free(s->devices[i].places);
     free(s->devices);
     free(s->rates);
+    free(s->closed);
+    free(s->host_out);
+    service_orders_free(s);
     seqtab_destroy(s->seqs);
     free(s->actions);
     br_fleet_destroy(s->fleet);
@@ -201,5 +211,8 @@ struct br_gateway_backend br_service_backend(struct br_service *s)
                                        .cancel = service_cancel,
                                        .pace = service_pace,
                                        .healthy = backend_healthy,
-                                       .stats = backend_stats};
+                                       .stats = backend_stats,
+                                       .order = service_order,
+                                       .order_forget = service_order_forget,
+                                       .models_state = service_models_state};
 }

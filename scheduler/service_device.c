@@ -148,6 +148,7 @@ static void models_on(struct br_service *s, struct sched_device *d, const Briare
         br_models_set_trouble(s->models, (uint32_t)model, ok ? NULL : info->error);
         d->places[model].step_s = info->step_s;
         d->places[model].load_s = info->load_s;
+        d->places[model].weight_bytes = info->weight_bytes;
         if (ok)
             model_on(s, d, info, (uint32_t)model);
         else
@@ -184,6 +185,7 @@ static void on_up(void *ctx, struct br_link_peer *peer, const Briareus__Register
         return;
     }
     if (d->peer) {
+        service_orders_device_down(s, d);
         br_link_peer_set_data(d->peer, NULL); /* its down must not count for the new connection */
         br_link_peer_close(d->peer, "the device connected again");
     }
@@ -210,12 +212,13 @@ static void on_up(void *ctx, struct br_link_peer *peer, const Briareus__Register
 
 static void on_down(void *ctx, struct br_link_peer *peer)
 {
+    struct br_service *s = ctx;
     struct sched_device *d = br_link_peer_data(peer);
-    (void)ctx;
     if (!d)
         return;
     d->peer = NULL;
     d->away_since_ns = br_now_ns();
+    service_orders_device_down(s, d);
     br_log(BR_WARN, "device_away", "node=%s device=%u", d->node, d->number);
 }
 
@@ -308,6 +311,7 @@ static void report_slot(struct br_service *s, struct sched_device *d, const Bria
         return;
     changed = slot->resident_bytes || p->resident_bytes || p->stepping != slot->stepping || slot->step;
     p->resident_bytes = slot->resident_bytes < INT64_MAX ? slot->resident_bytes : 0;
+    s->host_out[model] = s->host_out[model] && !p->resident_bytes;
     p->stepping = slot->stepping;
     p->loading = slot->loading;
     p->waiting = slot->waiting;
@@ -351,6 +355,8 @@ static void on_frame(void *ctx, struct br_link_peer *peer, const Briareus__Frame
         on_tokens(s, d, frame->tokens);
     else if (frame->body_case == BRIAREUS__FRAME__BODY_REPORT)
         on_report(s, d, frame->report);
+    else if (frame->body_case == BRIAREUS__FRAME__BODY_MODEL_DONE)
+        service_order_done(s, d, frame->model_done);
 }
 
 struct br_link_server_cb br_service_link(struct br_service *s)

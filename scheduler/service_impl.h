@@ -12,6 +12,7 @@
 struct sched_place { /* a model on a device */
     bool serves;
     double step_s, load_s; /* as registered */
+    uint64_t weight_bytes;
     uint64_t resident_bytes;
     uint32_t waiting, running; /* as reported last */
     bool stepping, loading;
@@ -64,6 +65,11 @@ struct br_service {
     double *rates;                /* [models] as devices were told */
     void (*ready)(void *ctx, int rc);
     void *ready_ctx;
+    struct model_order *orders; /* under way: service_model.c */
+    uint32_t n_orders;
+    uint64_t last_ticket;
+    uint32_t *closed; /* [models] > 0: takes no requests for now */
+    bool *host_out;   /* [models] taken out of the host caches, and not used since */
 };
 
 /* service_fleet.c: core/fleet's decisions, carried out. */
@@ -95,13 +101,26 @@ void service_send_release(struct br_service *s, struct sched_seq *seq); /* it go
 void service_send_pace(struct br_service *s, struct sched_seq *seq);
 void service_send_stray(struct br_link_peer *peer, uint64_t id, uint64_t fence); /* nobody wants it any more */
 void service_send_welcome(struct br_service *s, struct sched_device *d, const Briareus__Register *hello);
-void service_send_rates(struct br_service *s); /* to all devices, of models whose rate has changed */
+void service_send_terms(struct br_service *s, uint32_t model); /* to all devices */
+void service_send_rates(struct br_service *s);                 /* to all devices, of models whose rate has changed */
 
 /* service_device.c */
 /* The device's report of this sequence is right: it may go on there. */
 bool service_adoptable(struct br_service *s, const struct sched_seq *seq, uint32_t device,
                        const Briareus__RunningSeq *running);
 void service_tick_devices(struct br_service *s);
+
+/* service.c: the model's terms, to core/fleet. */
+void service_model_tell(struct br_service *s, uint32_t model);
+
+/* service_model.c: orders about models, and how they are. */
+void service_order(void *ctx, struct br_gateway_admin *admin, const struct br_gateway_order *order);
+void service_order_forget(void *ctx, struct br_gateway_admin *admin);
+void service_models_state(void *ctx, struct br_buf *out);
+void service_order_done(struct br_service *s, struct sched_device *d, const Briareus__ModelDone *done);
+void service_orders_device_down(struct br_service *s, const struct sched_device *d);
+void service_tick_orders(struct br_service *s);
+void service_orders_free(struct br_service *s);
 
 /* service_trial.c: sequences that kill the devices they run on. */
 void service_device_died(struct br_service *s, struct sched_device *d);

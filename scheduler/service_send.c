@@ -114,9 +114,28 @@ static bool rate_changed(struct br_service *s, uint32_t model)
     return true;
 }
 
-void service_send_rates(struct br_service *s)
+static void terms_send(struct br_service *s, Briareus__Terms *terms)
 {
     Briareus__Frame frame = BRIAREUS__FRAME__INIT;
+    frame.body_case = BRIAREUS__FRAME__BODY_TERMS;
+    frame.terms = terms;
+    for (uint32_t i = 0; terms->n_models && i < s->n_devices; i++)
+        if (s->devices[i].peer)
+            br_link_send(s->devices[i].peer, &frame);
+}
+
+void service_send_terms(struct br_service *s, uint32_t model)
+{
+    Briareus__Terms terms = BRIAREUS__TERMS__INIT;
+    Briareus__ModelTerms one, *list = &one;
+    terms_of(s, model, &one);
+    terms.models = &list;
+    terms.n_models = 1;
+    terms_send(s, &terms);
+}
+
+void service_send_rates(struct br_service *s)
+{
     Briareus__Terms terms = BRIAREUS__TERMS__INIT;
     uint32_t n = br_models_count(s->models);
     Briareus__ModelTerms *models = br_calloc(n + 1, sizeof *models), **list = br_calloc(n + 1, sizeof *list);
@@ -126,11 +145,7 @@ void service_send_rates(struct br_service *s)
             terms_of(s, i, list[terms.n_models++]);
         }
     terms.models = list;
-    frame.body_case = BRIAREUS__FRAME__BODY_TERMS;
-    frame.terms = &terms;
-    for (uint32_t i = 0; terms.n_models && i < s->n_devices; i++)
-        if (s->devices[i].peer)
-            br_link_send(s->devices[i].peer, &frame);
+    terms_send(s, &terms);
     free(list);
     free(models);
 }

@@ -239,6 +239,11 @@ void service_submit(void *arg, struct br_gateway_call *call, const struct br_seq
     struct accept_ctx *ctx = br_malloc(sizeof *ctx + n * sizeof ctx->ids[0]);
     *ctx = (struct accept_ctx){.s = s, .n = n};
     uint32_t model = (uint32_t)br_models_index(s->models, specs[0].model); /* one for all of a call */
+    if (s->closed[model]) {
+        free(ctx);
+        br_gateway_refused(call, 503, 1, "the model is being unloaded; try again in a moment");
+        return;
+    }
     struct br_fleet_answer answer = br_fleet_admits(s->fleet, model, s->accepting + n);
     if (answer.verdict != BR_FLEET_ADMIT || submit_add(s, call, specs, n, ctx)) {
         free(ctx);

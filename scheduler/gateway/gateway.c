@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "scheduler/gateway/gateway_impl.h"
+#include "scheduler/gateway/models_admin.h"
 
 static void gateway_free_if_done(struct br_gateway *gateway)
 {
@@ -51,6 +52,8 @@ static void on_gone(struct br_http *http)
 {
     if (http->call)
         br_call_abandon(http->call);
+    if (http->admin)
+        br_admin_abandon(http->admin);
 }
 
 static void on_slow(struct br_http *http, bool slow)
@@ -110,6 +113,7 @@ void br_gateway_stop(struct br_gateway *gateway)
         if (call->http)
             br_call_stop(call);
     }
+    br_admin_stop(gateway);
     uv_close((uv_handle_t *)&gateway->ping, on_ping_closed);
     br_server_stop(gateway->server, on_server_closed, gateway);
 }

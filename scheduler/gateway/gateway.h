@@ -40,6 +40,17 @@ struct br_gateway_config {
     uint64_t slow_out_bytes;    /* above this its sequences are to pause; 0: an eighth of max_out_bytes */
 };
 
+/* What a client asks to be done about a model: POST /models/... */
+struct br_gateway_admin;
+enum br_gateway_order_what { BR_GATEWAY_LOAD, BR_GATEWAY_UNLOAD, BR_GATEWAY_PIN, BR_GATEWAY_UNPIN };
+
+struct br_gateway_order {
+    enum br_gateway_order_what what;
+    const char *model; /* as the client wrote it: it may be none */
+    bool host;         /* unload: out of the host cache too */
+    bool wait;         /* load: until it is there; unload: until its sequences have ended */
+};
+
 struct br_gateway_backend {
     void *ctx;
     /* Looks a model up by name; NULL: 404. */
@@ -61,6 +72,12 @@ struct br_gateway_backend {
     bool (*healthy)(void *ctx, const char **why);
     /* Appends a JSON object for GET /stats; NULL: there is no such path. */
     void (*stats)(void *ctx, struct br_buf *out);
+    /* POST /models/...: exactly one of br_gateway_ordered or br_gateway_order_refused follows, at once or later, unless
+     * order_forget comes before: then none. NULL: there are no such paths. The order is borrowed during the call. */
+    void (*order)(void *ctx, struct br_gateway_admin *admin, const struct br_gateway_order *order);
+    void (*order_forget)(void *ctx, struct br_gateway_admin *admin);
+    /* Appends a JSON object for GET /models; NULL: there is no such path. */
+    void (*models_state)(void *ctx, struct br_buf *out);
 };
 
 int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,
@@ -84,5 +101,9 @@ void br_gateway_refused(struct br_gateway_call *call, int status, double retry_a
  * completed and the call is gone. */
 void br_gateway_tokens(struct br_gateway_call *call, uint64_t seq, const struct br_token *tokens, uint32_t n,
                        enum br_end end, const char *error);
+
+/* What became of an order; admin is gone afterwards. json: the answer's body. */
+void br_gateway_ordered(struct br_gateway_admin *admin, const char *json);
+void br_gateway_order_refused(struct br_gateway_admin *admin, int status, double retry_after_s, const char *message);
 
 #endif

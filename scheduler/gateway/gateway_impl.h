@@ -11,7 +11,8 @@ struct br_gateway {
     struct br_gateway_backend backend;
     struct br_server *server; /* NULL once it is closed */
     struct br_gateway_call *calls;
-    uint32_t n_jobs; /* calls with work on the thread pool */
+    struct br_gateway_admin *admins; /* orders about models under way */
+    uint32_t n_jobs;                 /* calls with work on the thread pool */
     uv_timer_t ping;
     bool ping_open; /* not closed yet */
     bool stopping;

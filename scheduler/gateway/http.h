@@ -60,8 +60,9 @@ struct br_http_events {
 struct br_http {
     const struct br_http_limits *limits;
     const struct br_http_events *events;
-    void *ctx;  /* the transport's */
-    void *call; /* the request handler's */
+    void *ctx;   /* the transport's */
+    void *call;  /* the request handler's */
+    void *admin; /* the same, of an order about a model */
 
     llhttp_t parser;
     enum br_http_state state;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "scheduler/gateway/gateway_impl.h"
+#include "scheduler/gateway/models_admin.h"
 
 enum { ROUTE_GET = 1, ROUTE_POST = 2 };
 
@@ -129,6 +130,8 @@ static const struct route {
     {"/v1/completions", ROUTE_POST, route_completions},
     {"/v1/models", ROUTE_GET, route_models},
     {"/v1/models/", ROUTE_GET, route_model},
+    {"/models", ROUTE_GET, br_route_models_state},
+    {"/models/", ROUTE_POST, br_route_model_order},
     {"/health", ROUTE_GET, route_health},
     {"/stats", ROUTE_GET, route_stats},
 };

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "proto/convert.h"
 #include "scheduler/link/link.h"
+#include "worker/node/answers.h"
 #include "worker/node/results.h"
 #include "worker/node/said.h"
 
@@ -25,6 +26,7 @@ struct agent {
     struct br_turn *turn;
     struct results *results;
     struct br_trace *trace; /* owned; NULL: none */
+    struct answers *answers;
     struct br_link_client *link;
     uv_async_t wake;
     uv_timer_t report, flush;
@@ -49,6 +51,13 @@ static void on_drained(void *ctx)
 {
     struct agent *a = ctx;
     __atomic_store_n(&a->drained, true, __ATOMIC_RELEASE);
+    uv_async_send(&a->wake);
+}
+
+static void on_done(void *ctx, const struct br_turn_done *done)
+{
+    struct agent *a = ctx;
+    answers_push(a->answers, done);
     uv_async_send(&a->wake);
 }
 
@@ -93,9 +102,16 @@ static void agent_flush(struct agent *a)
         uv_timer_start(&a->flush, on_flushed, FLUSH_MS, 0);
 }
 
+static void send_answer(void *ctx, const Briareus__Frame *frame)
+{
+    send_frame(ctx, frame);
+}
+
 static void on_wake(uv_async_t *wake)
 {
-    agent_flush(wake->data);
+    struct agent *a = wake->data;
+    agent_flush(a);
+    answers_send(a->answers, send_answer, a);
 }
 
 struct running_list {
@@ -367,6 +383,18 @@ static void on_plan(struct agent *a, const Briareus__Plan *plan)
     send_frame(a, &frame);
 }
 
+/* One of a model that is not here gets its answer from the turn. */
+static void on_order(struct agent *a, const Briareus__ModelOrder *order)
+{
+    uint32_t model = 0;
+    while (model < a->plan->config.n_models && strcmp(a->plan->config.models[model].name, order->model) != 0)
+        model++;
+    br_turn_order(a->turn, &(struct br_turn_order){.ticket = order->ticket,
+                                                   .what = (enum br_model_order_what)order->what,
+                                                   .model = model,
+                                                   .host = (enum br_model_host)order->host});
+}
+
 static void on_frame(void *ctx, const Briareus__Frame *frame)
 {
     struct agent *a = ctx;
@@ -385,6 +413,9 @@ static void on_frame(void *ctx, const Briareus__Frame *frame)
         break;
     case BRIAREUS__FRAME__BODY_TERMS:
         on_terms(a, frame->terms->models, frame->terms->n_models);
+        break;
+    case BRIAREUS__FRAME__BODY_ORDER:
+        on_order(a, frame->order);
         break;
     case BRIAREUS__FRAME__BODY_DRAIN:
         br_turn_drain(a->turn);
@@ -469,7 +500,7 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     struct agent *a = br_calloc(1, sizeof *a);
     struct br_link_limits limits = {.max_out_bytes = MAX_OUT_BYTES, .silence_ms = SILENCE_MS};
     struct br_link_client_cb link = {a, on_connected, on_frame, on_disconnected};
-    struct br_turn_cb turn = {a, on_output, on_drained};
+    struct br_turn_cb turn = {a, on_output, on_drained, on_done};
     struct br_turn_config config;
     int rc;
     a->plan = plan;
@@ -484,6 +515,7 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     config.trace = a->trace = trace_open(&plan->config);
     config.trace_group = plan->device;
     results_create(KEEP_ENDED, &a->results);
+    a->answers = answers_create();
     handles_init(a, loop);
     rc = br_turn_create(&config, models, plan->config.n_models, &turn, &a->turn, err);
     if (rc == 0)
@@ -511,6 +543,7 @@ void agent_stop(struct agent *a)
 void agent_free(struct agent *a)
 {
     results_free(a->results);
+    answers_free(a->answers);
     free(a->busy_s);
     free(a);
 }

@@ -124,7 +124,8 @@ static int32_t any_resident(const struct br_turn *t, uint32_t target)
 static int32_t weights_victim(void *ctx, uint32_t target)
 {
     struct br_turn *t = ctx;
-    return t->profiling ? any_resident(t, target) : br_dev_weights_victim(t->core, target);
+    int32_t victim = t->profiling ? any_resident(t, target) : br_dev_weights_victim(t->core, target);
+    return t->ordered && victim >= 0 && turn_slot_seqs(t, (uint32_t)victim) ? -1 : victim;
 }
 
 static void on_weights(void *ctx, uint32_t slot, uint64_t bytes, uint64_t bytes_all)

@@ -15,6 +15,7 @@ enum inbox_kind {
     INBOX_PAUSE,
     INBOX_RESUME,
     INBOX_TERMS,
+    INBOX_ORDER,
     INBOX_DRAIN,
     INBOX_STOP,
 };
@@ -28,6 +29,7 @@ struct inbox_command {
     int64_t arrival_ns; /* add: on the monotonic clock */
     uint32_t model;     /* terms */
     struct br_turn_terms terms;
+    struct br_turn_order order;
 };
 
 enum { INBOX_CAP = 1024 };

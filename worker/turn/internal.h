@@ -21,11 +21,15 @@ enum {
     TURN_MAX_LOADS = 64,   /* asked for and not there yet */
     TURN_MAX_FRUITLESS = 11,
     TURN_LEAST_TOKENS = 300, /* of KV beside a model's weights: what the policies keep free for growth */
+    TURN_MAX_ORDERS = 64,    /* about models, not carried out yet */
     TURN_MAX_MOVES = 256,    /* KV blocks moved within the device at a time */
     TURN_POLL_NS = 50000,    /* how often events are looked at on a device that cannot notify */
 };
 /* With work and nothing under way, the decision is made anew after that long at the latest. */
 static const int64_t TURN_GUARD_NS = 100 * BR_NS_PER_MS;
+
+/* What an order waits for is looked at this often when nothing else happens. */
+static const int64_t TURN_ORDER_NS = 5 * BR_NS_PER_MS;
 
 struct turn_model {
     struct br_turn_model_info info;
@@ -106,6 +110,11 @@ struct turn_step {
     struct br_step_item items[BR_DEV_MAX_ITEMS];
 };
 
+struct turn_order {
+    struct br_turn_order is;
+    int64_t until_ns; /* a load that has found no room by then is given up */
+};
+
 struct br_turn {
     struct br_turn_config config;
     struct br_turn_cb cb;
@@ -140,6 +149,9 @@ struct br_turn {
     struct turn_load loads[TURN_MAX_LOADS];
     uint32_t n_loads;
     struct turn_busy busy_load, busy_kv_in, busy_kv_out, busy_moves;
+    struct turn_order orders[TURN_MAX_ORDERS];
+    uint32_t n_orders;
+    bool ordered; /* an order looks for room: no model with sequences is a victim */
 
     struct turn_step step;
     float *logits; /* [max_batch][vocab_max] */
@@ -201,6 +213,11 @@ void turn_loads_poll(struct br_turn *t); /* tells of those that are there */
 /* Nothing is under way that could give the room one waits for: it takes it from whom the core says, or gives up. */
 void turn_loads_force(struct br_turn *t);
 bool turn_loads_flying(const struct br_turn *t);
+
+/* orders.c */
+void turn_order_take(struct br_turn *t, const struct br_turn_order *order);
+void turn_orders_go(struct br_turn *t); /* as far as they can go now */
+uint32_t turn_slot_seqs(const struct br_turn *t, uint32_t slot);
 
 /* seqs.c */
 int32_t turn_seq_find(const struct br_turn *t, uint64_t id);

@@ -280,6 +280,14 @@ bool br_residency_loading(const struct br_residency *r, uint32_t slot)
     return r->models[slot].flying > 0;
 }
 
+uint64_t br_residency_vacate(struct br_residency *r, uint32_t slot)
+{
+    uint64_t bytes = br_residency_evict(r, slot, UINT64_MAX);
+    r->dev->ops->event_sync(r->cooled); /* no copy reads or writes them any more */
+    unit_copies_sync(&r->copies);
+    return bytes;
+}
+
 int br_residency_unload(struct br_residency *r, uint32_t slot, uint64_t *device_bytes, uint64_t *host_bytes,
                         struct br_err *err)
 {
@@ -287,9 +295,7 @@ int br_residency_unload(struct br_residency *r, uint32_t slot, uint64_t *device_
     *device_bytes = *host_bytes = 0;
     if (r->running == (int32_t)slot)
         return br_err_set(err, BR_EBUSY, "a step runs on these weights");
-    *device_bytes = br_residency_evict(r, slot, UINT64_MAX);
-    r->dev->ops->event_sync(r->cooled); /* no copy reads or writes them any more */
-    unit_copies_sync(&r->copies);
+    *device_bytes = br_residency_vacate(r, slot);
     return m->image->books ? br_weight_image_unload((struct br_weight_image *)m->image, host_bytes, err) : 0; // NOLINT
 }
 

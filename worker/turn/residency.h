@@ -77,6 +77,8 @@ bool br_residency_ready(const struct br_residency *r, uint32_t slot);
 uint32_t br_residency_mark(const struct br_residency *r, uint32_t slot);
 bool br_residency_reached(const struct br_residency *r, uint32_t slot, uint32_t mark);
 bool br_residency_loading(const struct br_residency *r, uint32_t slot); /* as of the last poll */
+/* Takes a slot's weights off the device; returns when they are free, with how many bytes. Its step must not run. */
+uint64_t br_residency_vacate(struct br_residency *r, uint32_t slot);
 /* Takes a slot's weights off the device and out of the host cache. Returns when both are free, with how many bytes each
  * gave back. BR_EBUSY: its step runs, or another device copies them (then they are off this device, and stay cached).
  * Nothing of the slot may be loaded afterwards. */

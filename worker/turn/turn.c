@@ -87,6 +87,9 @@ static void take_commands(struct br_turn *t)
         case INBOX_TERMS:
             command_terms(t, &c);
             break;
+        case INBOX_ORDER:
+            turn_order_take(t, &c.order);
+            break;
         case INBOX_DRAIN:
             t->draining = true;
             break;
@@ -105,6 +108,7 @@ static void take_events(struct br_turn *t)
     turn_loads_poll(t);
     if (t->step.on && t->dev->ops->event_done(t->step_done))
         turn_step_finish(t);
+    turn_orders_go(t);
     if (!t->changed)
         return;
     turn_swaps_go(t); /* room may have become free */
@@ -151,7 +155,7 @@ static void decide(struct br_turn *t)
 
 static bool under_way(const struct br_turn *t)
 {
-    return t->step.on || t->n_swaps || t->moving || turn_loads_flying(t);
+    return t->step.on || t->n_swaps || t->moving || t->n_orders || turn_loads_flying(t);
 }
 
 static int64_t sooner(int64_t a_ns, int64_t b_ns)
@@ -164,6 +168,8 @@ static int64_t wait_ns(const struct br_turn *t)
 {
     const struct br_device_ops *ops = t->dev->ops;
     int64_t until_ns = sooner(t->wake_ns, t->retry_ns), now_ns = br_now_ns();
+    if (t->n_orders)
+        until_ns = sooner(until_ns, now_ns + TURN_ORDER_NS);
     if (under_way(t) && !ops->stream_notify)
         until_ns = sooner(until_ns, ops->next_ns ? ops->next_ns(t->dev) : now_ns + TURN_POLL_NS);
     if (until_ns < 0 || until_ns == INT64_MAX)
@@ -282,6 +288,11 @@ void br_turn_resume(struct br_turn *t, uint64_t seq, uint64_t fence)
 void br_turn_set_terms(struct br_turn *t, uint32_t model, const struct br_turn_terms *terms)
 {
     send(t, (struct inbox_command){.kind = INBOX_TERMS, .model = model, .terms = *terms});
+}
+
+void br_turn_order(struct br_turn *t, const struct br_turn_order *order)
+{
+    send(t, (struct inbox_command){.kind = INBOX_ORDER, .order = *order});
 }
 
 void br_turn_drain(struct br_turn *t)

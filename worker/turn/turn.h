@@ -5,6 +5,7 @@
 #ifndef BRIAREUS_WORKER_TURN_TURN_H
 #define BRIAREUS_WORKER_TURN_TURN_H
 
+#include "proto/order.h"
 #include "proto/seq.h"
 #include "report/trace.h"
 #include "scheduler/core/step_cost.h"
@@ -68,10 +69,19 @@ struct br_turn_output {
     const char *error; /* with BR_END_FAILED */
 };
 
+/* An order (see br_turn_order) has been carried out, or not. */
+struct br_turn_done {
+    uint64_t ticket;
+    uint64_t device_bytes, host_bytes; /* free now that were not before */
+    int rc;                            /* 0, or why not: BR_EBUSY: it may be tried again later */
+    const char *error;                 /* with rc; valid during the call */
+};
+
 struct br_turn_cb {
     void *ctx;
     void (*output)(void *ctx, const struct br_turn_output *output); /* must not block nor call br_turn_* */
     void (*drained)(void *ctx);                                     /* after br_turn_drain: nothing is left */
+    void (*done)(void *ctx, const struct br_turn_done *done);       /* as output; may be NULL: no orders are given */
 };
 
 /* Builds everything, measures the models' costs and starts the thread. A model that cannot be served gets an error in
@@ -107,6 +117,18 @@ struct br_turn_terms {
     bool pinned;
 };
 void br_turn_set_terms(struct br_turn *turn, uint32_t model, const struct br_turn_terms *terms);
+
+/* What is to be done about a model's weights, beside what the policy decides; answered by `done`, in any order. A load
+ * is over when the weights are there; it takes room that is free, or that models without sequences have, and gives up
+ * (BR_EBUSY) when there is none for a while. An unload is over when the bytes are free; BR_EBUSY while the model has
+ * sequences here; BR_EINVAL of a pinned one. Unloaded weights come back when a sequence needs them. */
+struct br_turn_order {
+    uint64_t ticket;
+    enum br_model_order_what what;
+    uint32_t model;
+    enum br_model_host host;
+};
+void br_turn_order(struct br_turn *turn, const struct br_turn_order *order);
 
 /* New sequences are refused from now on; drained is called when the last one has ended. */
 void br_turn_drain(struct br_turn *turn);

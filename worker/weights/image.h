@@ -59,6 +59,13 @@ uint64_t br_weight_image_huge_bytes(const struct br_weight_image *image); /* of 
 void br_weight_image_resident(const struct br_weight_image *image, uint32_t unit, bool resident);
 /* Takes a unit out of the cache; returns the bytes that are free now, 0: it was not there or is in use. */
 uint64_t br_weight_image_drop(const struct br_weight_image *image, uint32_t unit);
+/* Sees to it that the units can be read again when they are not in the cache: the folder is there, and so is a staging
+ * ring. From the thread that acquires leases. */
+int br_weight_image_may_go(const struct br_weight_image *image, struct br_err *err);
+/* Takes all units out of the cache, in every process whose image may go; they come back as they are used. *freed: bytes
+ * of memory that are free when it returns, as the file system counts them. BR_EBUSY: a unit is in use; others may have
+ * gone. */
+int br_weight_image_vacate(const struct br_weight_image *image, uint64_t *freed, struct br_err *err);
 /* Takes all units out of the cache and removes the file. *freed: bytes of memory that are free when it returns, as the
  * file system counts them. BR_EBUSY: a unit is in use; nothing was taken out then. Only br_weight_image_close may
  * follow. */

@@ -84,6 +84,8 @@ void store_count_load(struct br_weight_store *store, const struct br_unit_load *
 /* Room for so many bytes, by dropping what is on devices if the configuration says so. */
 bool store_take(struct br_weight_store *store, uint64_t bytes);
 void store_give(struct br_weight_store *store, uint64_t bytes);
+/* There is a ring through which the image's units fit. Not from two threads at a time, nor beside an acquire. */
+int store_ring_for(struct br_weight_store *store, const struct br_weight_image *image, struct br_err *err);
 void store_pin(struct br_weight_store *store, const struct br_weight_image *image, uint32_t unit);
 
 #endif

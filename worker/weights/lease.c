@@ -386,26 +386,46 @@ static void ring_refuse(const struct br_weight_image *image, uint64_t staging)
     image_fail(image, &err);
 }
 
+static int ring_make(struct br_weight_store *s, uint64_t slot, struct br_err *err)
+{
+    uint64_t staging = s->config.staging_bytes, slots = staging ? staging / slot : RING_SLOTS;
+    s->n_slots = slots > RING_MAX_SLOTS ? RING_MAX_SLOTS : (uint32_t)slots;
+    s->ring_bytes = s->n_slots * slot;
+    s->ring = br_memory_private(s->ring_bytes);
+    if (!s->ring) {
+        s->n_slots = 0;
+        return br_err_errno(err, BR_ENOMEM, "host-staging: %d slots of %" PRIu64 " bytes", RING_SLOTS, slot);
+    }
+    s->slot_bytes = slot;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        s->slots[i].data = s->ring + i * slot;
+    br_log(BR_INFO, "staging_ring", "slots=%u slot_bytes=%" PRIu64, s->n_slots, slot);
+    return 0;
+}
+
+/* Without a ring no lease can be waiting for a slot of it: so it may be made at any time, once. */
+int store_ring_for(struct br_weight_store *s, const struct br_weight_image *image, struct br_err *err)
+{
+    uint64_t slot = largest_unit(image), staging = s->config.staging_bytes;
+    if (slot <= s->slot_bytes)
+        return 0;
+    if (s->n_slots || (staging && 2 * slot > staging))
+        return br_err_set(err, BR_ENOMEM,
+                          "%s: its largest unit of %" PRIu64
+                          " bytes does not fit into the staging ring's slots (%" PRIu64
+                          " bytes), so it could not be read again: raise host-staging to %" PRIu64,
+                          image->path, slot, s->n_slots ? s->slot_bytes : staging / 2, RING_SLOTS * slot);
+    return ring_make(s, slot, err);
+}
+
 int br_weight_store_ready(struct br_weight_store *s, struct br_err *err)
 {
-    uint64_t staging = s->config.staging_bytes, slot = 0, slots;
+    uint64_t staging = s->config.staging_bytes, slot = 0;
     for (struct br_weight_image *i = s->images; i; i = i->books->next) {
         if (may_stream(i) && staging && 2 * largest_unit(i) > staging)
             ring_refuse(i, staging);
         else if (may_stream(i) && largest_unit(i) > slot)
             slot = largest_unit(i);
     }
-    if (!slot)
-        return 0;
-    slots = staging ? staging / slot : RING_SLOTS;
-    s->n_slots = slots > RING_MAX_SLOTS ? RING_MAX_SLOTS : (uint32_t)slots;
-    s->ring_bytes = s->n_slots * slot;
-    s->ring = br_memory_private(s->ring_bytes);
-    if (!s->ring)
-        return br_err_errno(err, BR_ENOMEM, "host-staging: %u slots of %" PRIu64 " bytes", s->n_slots, slot);
-    s->slot_bytes = slot;
-    for (uint32_t i = 0; i < s->n_slots; i++)
-        s->slots[i].data = s->ring + i * slot;
-    br_log(BR_INFO, "staging_ring", "slots=%u slot_bytes=%" PRIu64, s->n_slots, slot);
-    return 0;
+    return slot ? ring_make(s, slot, err) : 0;
 }

@@ -247,7 +247,7 @@ void fx_config(const struct fx_models *m, struct br_turn_config *config)
 
 void fx_start(struct fx_run *run, const struct br_turn_config *config, const struct fx_models *m, uint32_t n_models)
 {
-    struct br_turn_cb cb = {run, on_output, on_drained};
+    struct br_turn_cb cb = {.ctx = run, .output = on_output, .drained = on_drained};
     struct br_err err;
     *run = (struct fx_run){.cap = 512};
     run->results = br_calloc(run->cap, sizeof *run->results);

@@ -1,0 +1,412 @@
+/* Models while they are served: what clients and the configuration have done about them, and how each is.
+ *
+ * An order goes to devices as ModelOrder frames under its ticket and is answered when each has said ModelDone, or is
+ * gone. An unload has two rounds when the host cache is meant too: first off every device, where each process sees to
+ * it that it can do without the cache; then out of the cache, once a node. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/order.h"
+#include "scheduler/service_impl.h"
+
+enum { MAX_ORDERS = 256, ORDER_LIMIT_S = 600 };
+
+struct model_order {
+    struct model_order *next;
+    uint64_t ticket;
+    enum br_gateway_order_what what;
+    uint32_t model;
+    bool host, settling; /* settling: waits for its sequences to end, before the first round */
+    uint32_t round;      /* of an unload: 0 devices, 1 host caches */
+    bool *asked;         /* [max_devices]: owes an answer */
+    uint32_t n_asked;
+    uint64_t device_bytes, host_bytes;
+    int status; /* of the answer so far; 0: good */
+    char why[256];
+    int64_t until_ns;
+    struct br_gateway_admin *admin; /* NULL: nobody waits */
+};
+
+/* ---- how models are ---- */
+
+static uint32_t seqs_of(struct br_service *s, uint32_t model)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < seqtab_max(s->seqs); i++) {
+        const struct sched_seq *seq = seqtab_at(s->seqs, i);
+        n += seq && seq->model == model && seq->state != SCHED_ENDING;
+    }
+    return n;
+}
+
+static bool is_there(const struct sched_place *p)
+{
+    return p->serves && p->weight_bytes > 0 && p->resident_bytes >= p->weight_bytes;
+}
+
+static bool ordered(const struct br_service *s, uint32_t model, enum br_gateway_order_what what)
+{
+    for (const struct model_order *o = s->orders; o; o = o->next)
+        if (o->model == model && o->what == what)
+            return true;
+    return false;
+}
+
+static const char *status_of(const struct br_service *s, uint32_t model)
+{
+    bool serves = false, comes = ordered(s, model, BR_GATEWAY_LOAD);
+    if (!br_models_at(s->models, model)->tokenizer)
+        return "failed";
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct sched_place *p = s->devices[i].in_fleet ? &s->devices[i].places[model] : NULL;
+        if (p && is_there(p))
+            return "ready";
+        serves = serves || (p && p->serves);
+        comes = comes || (p && p->serves && p->loading);
+    }
+    if (comes)
+        return "loading";
+    if (!serves)
+        return br_models_trouble(s->models, model) ? "failed" : "unloaded";
+    return s->host_out[model] ? "unloaded" : "sleeping";
+}
+
+static json_t *places_state(const struct br_service *s, uint32_t model)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct sched_device *d = &s->devices[i];
+        if (d->in_fleet && d->places[model].serves)
+            json_array_append_new(list, json_pack("{s:s,s:i,s:I,s:I}", "node", d->node, "device", (int)d->number,
+                                                  "resident_bytes", (json_int_t)d->places[model].resident_bytes,
+                                                  "weight_bytes", (json_int_t)d->places[model].weight_bytes));
+    }
+    return list;
+}
+
+static json_t *model_state(struct br_service *s, uint32_t model)
+{
+    const char *trouble = br_models_trouble(s->models, model), *status = status_of(s, model);
+    json_t *state = json_pack("{s:s,s:s,s:b,s:b,s:i,s:o}", "id", br_models_at(s->models, model)->name, "status", status,
+                              "pinned", br_models_pinned(s->models, model), "closed", s->closed[model] > 0,
+                              "unfinished", (int)seqs_of(s, model), "devices", places_state(s, model));
+    if (strcmp(status, "failed") == 0 && trouble)
+        json_object_set_new(state, "reason", json_string(trouble));
+    return state;
+}
+
+static void json_say(json_t *json, struct br_buf *out)
+{
+    char *text = json_dumps(json, JSON_COMPACT);
+    br_buf_puts(out, text ? text : "{}");
+    free(text);
+    json_decref(json);
+}
+
+void service_models_state(void *ctx, struct br_buf *out)
+{
+    struct br_service *s = ctx;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < br_models_count(s->models); i++)
+        json_array_append_new(list, model_state(s, i));
+    json_say(json_pack("{s:s,s:o}", "object", "list", "data", list), out);
+}
+
+/* ---- the end of an order ---- */
+
+static void order_unlink(struct br_service *s, struct model_order *o)
+{
+    struct model_order **at = &s->orders;
+    while (*at != o)
+        at = &(*at)->next;
+    *at = o->next;
+    s->n_orders--;
+    if (o->what == BR_GATEWAY_UNLOAD && o->settling)
+        s->closed[o->model]--;
+}
+
+static void order_say(struct br_service *s, struct model_order *o)
+{
+    struct br_buf out = {0};
+    json_t *json = model_state(s, o->model);
+    json_object_set_new(json, "freed_device_bytes", json_integer((json_int_t)o->device_bytes));
+    json_object_set_new(json, "freed_host_bytes", json_integer((json_int_t)o->host_bytes));
+    json_say(json, &out);
+    br_gateway_ordered(o->admin, out.data);
+    br_buf_free(&out);
+}
+
+/* It is off the list first: its answer says how the model is without it. */
+static void order_end(struct br_service *s, struct model_order *o)
+{
+    static const char *const names[] = {"load", "unload", "pin", "unpin"};
+    const char *model = br_models_at(s->models, o->model)->name;
+    char why[256 + BR_MAX_MODEL_NAME + 16];
+    order_unlink(s, o);
+    br_log(o->status ? BR_WARN : BR_INFO, "model_ordered",
+           "what=%s model=%s status=%d device_bytes=%" PRIu64 " host_bytes=%" PRIu64 " why=%s", names[o->what], model,
+           o->status ? o->status : 200, o->device_bytes, o->host_bytes, BR_Q(o->why));
+    snprintf(why, sizeof why, "'%s': %s", model, o->why);
+    if (o->admin && o->status)
+        br_gateway_order_refused(o->admin, o->status, o->status == 409 || o->status == 503 ? 1 : 0, why);
+    else if (o->admin)
+        order_say(s, o);
+    free(o->asked);
+    free(o);
+}
+
+static void order_fail(struct model_order *o, int status, const char *why)
+{
+    if (o->status)
+        return;
+    o->status = status;
+    snprintf(o->why, sizeof o->why, "%s", why);
+}
+
+/* ---- rounds ---- */
+
+static void ask(struct br_service *s, struct model_order *o, uint32_t device, enum br_model_order_what what,
+                enum br_model_host host)
+{
+    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
+    Briareus__ModelOrder order = BRIAREUS__MODEL_ORDER__INIT;
+    order.ticket = o->ticket;
+    order.model = (char *)br_models_at(s->models, o->model)->name;
+    order.what = what;
+    order.host = host;
+    frame.body_case = BRIAREUS__FRAME__BODY_ORDER;
+    frame.order = &order;
+    if (br_link_send(s->devices[device].peer, &frame))
+        return;
+    o->asked[device] = true;
+    o->n_asked++;
+}
+
+static bool takes_orders(const struct sched_device *d, uint32_t model)
+{
+    return d->in_fleet && d->peer && d->places[model].serves;
+}
+
+/* Where the model is, or else the least busy device that serves it, those with room for it first. */
+static int32_t load_device(struct br_service *s, uint32_t model)
+{
+    int32_t best = -1;
+    double best_cost = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        struct sched_device *d = &s->devices[i];
+        uint64_t used = 0;
+        double cost;
+        if (!takes_orders(d, model))
+            continue;
+        for (uint32_t m = 0; m < br_models_count(s->models); m++)
+            used += m == model ? 0 : d->places[m].resident_bytes;
+        cost = br_fleet_utilisation(s->fleet, i) + (is_there(&d->places[model]) ? -1e6 : 0) +
+               (used + d->places[model].weight_bytes > d->memory_bytes ? 1 : 0);
+        if (best < 0 || cost < best_cost)
+            best = (int32_t)i, best_cost = cost;
+    }
+    return best;
+}
+
+static void load_begin(struct br_service *s, struct model_order *o)
+{
+    int32_t device = load_device(s, o->model);
+    if (device < 0)
+        order_fail(o, 503,
+                   br_models_trouble(s->models, o->model) ? br_models_trouble(s->models, o->model)
+                                                          : "no device that serves it is connected");
+    else
+        ask(s, o, (uint32_t)device, BR_MODEL_LOAD, BR_HOST_KEEP);
+}
+
+static void unload_round(struct br_service *s, struct model_order *o)
+{
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct sched_device *d = &s->devices[i];
+        bool first = true;
+        if (!takes_orders(d, o->model))
+            continue;
+        for (uint32_t k = 0; k < i; k++)
+            first = first && !(s->devices[k].node_index == d->node_index && takes_orders(&s->devices[k], o->model));
+        if (o->round == 0)
+            ask(s, o, i, BR_MODEL_UNLOAD, o->host ? BR_HOST_MAY_GO : BR_HOST_KEEP);
+        else if (first)
+            ask(s, o, i, BR_MODEL_UNLOAD, BR_HOST_GO);
+    }
+}
+
+/* A round is over. */
+static void order_go_on(struct br_service *s, struct model_order *o)
+{
+    if (o->what == BR_GATEWAY_UNLOAD && o->host && o->status == 0 && o->round == 0) {
+        o->round = 1;
+        unload_round(s, o);
+    }
+    if (o->n_asked)
+        return;
+    if (o->round == 1 && o->status == 0)
+        s->host_out[o->model] = true;
+    order_end(s, o);
+}
+
+static void order_answered(struct br_service *s, struct model_order *o, uint32_t device)
+{
+    if (!o->asked[device])
+        return;
+    o->asked[device] = false;
+    if (--o->n_asked == 0)
+        order_go_on(s, o);
+}
+
+void service_order_done(struct br_service *s, struct sched_device *d, const Briareus__ModelDone *done)
+{
+    uint32_t device = (uint32_t)(d - s->devices);
+    struct model_order *o = s->orders;
+    while (o && o->ticket != done->ticket)
+        o = o->next;
+    if (!o || !o->asked[device])
+        return;
+    if (done->error[0])
+        order_fail(o, done->busy || strstr(done->error, "pinned") ? 409 : 500, done->error);
+    else if (o->what == BR_GATEWAY_UNLOAD)
+        d->places[o->model].resident_bytes = 0;
+    else
+        d->places[o->model].resident_bytes = d->places[o->model].weight_bytes;
+    o->device_bytes += done->device_bytes;
+    o->host_bytes += done->host_bytes;
+    order_answered(s, o, device);
+}
+
+/* What it held is free when its process is gone; a load that was under way there is not done. */
+void service_orders_device_down(struct br_service *s, const struct sched_device *d)
+{
+    for (struct model_order *o = s->orders, *next; o; o = next) {
+        next = o->next;
+        if (o->asked[d - s->devices])
+            order_fail(o, 503, "the connection to a device broke meanwhile; ask again");
+        order_answered(s, o, (uint32_t)(d - s->devices));
+    }
+}
+
+/* ---- orders ---- */
+
+static bool refuse_unknown(struct br_service *s, struct br_gateway_admin *admin, const char *name)
+{
+    uint32_t n = br_models_count(s->models);
+    const char **names, *near;
+    char why[2 * BR_MAX_MODEL_NAME + 64];
+    if (br_models_index(s->models, name) >= 0)
+        return false;
+    names = br_calloc(n + 1, sizeof *names);
+    for (uint32_t i = 0; i < n; i++)
+        names[i] = br_models_at(s->models, i)->name;
+    near = br_nearest(name, names, n);
+    snprintf(why, sizeof why, "The model '%s' does not exist%s%s%s", name, near ? ": did you mean '" : ".",
+             near ? near : "", near ? "'?" : "");
+    free(names);
+    br_gateway_order_refused(admin, 404, 0, why);
+    return true;
+}
+
+static void pin_set(struct br_service *s, uint32_t model, bool pinned)
+{
+    br_models_set_pinned(s->models, model, pinned);
+    service_model_tell(s, model);
+    service_send_terms(s, model);
+}
+
+static void order_begin(struct br_service *s, struct model_order *o, bool wait)
+{
+    uint32_t n = seqs_of(s, o->model);
+    char why[128];
+    if (o->what == BR_GATEWAY_PIN || o->what == BR_GATEWAY_UNPIN)
+        pin_set(s, o->model, o->what == BR_GATEWAY_PIN);
+    else if (o->what == BR_GATEWAY_LOAD)
+        load_begin(s, o);
+    else if (br_models_pinned(s->models, o->model))
+        order_fail(o, 409, "it is pinned: unpin it first");
+    else if (n && !wait) {
+        snprintf(why, sizeof why, "%u of its sequences are unfinished; with \"wait\": true it waits for them", n);
+        order_fail(o, 409, why);
+    } else if (n) {
+        o->settling = true;
+        s->closed[o->model]++;
+        return;
+    } else
+        unload_round(s, o);
+    if (o->n_asked == 0)
+        order_go_on(s, o);
+}
+
+void service_order(void *ctx, struct br_gateway_admin *admin, const struct br_gateway_order *order)
+{
+    struct br_service *s = ctx;
+    struct model_order *o;
+    if (refuse_unknown(s, admin, order->model))
+        return;
+    if (s->n_orders == MAX_ORDERS) {
+        br_gateway_order_refused(admin, 503, 1, "256 orders about models are under way: try again later");
+        return;
+    }
+    o = br_calloc(1, sizeof *o);
+    *o = (struct model_order){.next = s->orders,
+                              .ticket = ++s->last_ticket,
+                              .what = order->what,
+                              .model = (uint32_t)br_models_index(s->models, order->model),
+                              .host = order->host,
+                              .asked = br_calloc(s->config.max_devices, sizeof *o->asked),
+                              .until_ns = br_now_ns() + ORDER_LIMIT_S * BR_NS_PER_S,
+                              .admin = admin};
+    s->orders = o;
+    s->n_orders++;
+    if (o->what == BR_GATEWAY_LOAD && !order->wait) { /* how it is now; the load goes on */
+        order_say(s, o);
+        o->admin = NULL;
+    }
+    order_begin(s, o, order->wait);
+}
+
+void service_order_forget(void *ctx, struct br_gateway_admin *admin)
+{
+    struct br_service *s = ctx;
+    for (struct model_order *o = s->orders; o; o = o->next)
+        if (o->admin == admin)
+            o->admin = NULL;
+}
+
+static void settled_begin(struct br_service *s, struct model_order *o)
+{
+    if (seqs_of(s, o->model))
+        return;
+    o->settling = false;
+    s->closed[o->model]--;
+    unload_round(s, o);
+    if (o->n_asked == 0)
+        order_go_on(s, o);
+}
+
+void service_tick_orders(struct br_service *s)
+{
+    int64_t now_ns = br_now_ns();
+    for (struct model_order *o = s->orders, *next; o; o = next) {
+        next = o->next;
+        if (now_ns >= o->until_ns) {
+            order_fail(o, 503, "a device did not answer within ten minutes");
+            order_end(s, o);
+        } else if (o->settling)
+            settled_begin(s, o);
+    }
+}
+
+void service_orders_free(struct br_service *s)
+{
+    while (s->orders) {
+        struct model_order *o = s->orders;
+        s->orders = o->next;
+        free(o->asked);
+        free(o);
+    }
+}

@@ -118,6 +118,10 @@ static const struct row g_rows[] = {
         "BYTES: of the private Redis; at that, new requests get 503"),
     ROW(CLI_SERVE, "port-file", BR_OPT_STRING, port_file, NULL, 0, 0, "FILE: the port is written here once it serves"),
     ROW(CLI_SERVE, "run-for", BR_OPT_SECONDS, run_for_s, "0s", 0, 1e9, "TIME: stop by itself after that; 0: never"),
+    ROW(S, "api-keys", BR_OPT_STRING, scheduler.api_keys, NULL, 0, 0,
+        "FILE: who may do what (docs/operations.md); read again when it changes. Made with `briareus key new`"),
+    ROW(S, "admin-listen", BR_OPT_STRING, scheduler.admin_listen, NULL, 0, 0,
+        "HOST:PORT: /metrics, /stats and /models/* only there"),
     ROW(ALL, "log-level", BR_OPT_STRING, log_level, "info", 0, 0, "LEVEL: debug, info, warn, error, off"),
 };
 enum { N_ROWS = sizeof g_rows / sizeof g_rows[0] };

@@ -182,5 +182,6 @@ struct br_gateway_backend br_service_backend(struct br_service *s)
                                        .cancel = service_cancel,
                                        .pace = service_pace,
                                        .healthy = backend_healthy,
-                                       .stats = backend_stats};
+                                       .stats = backend_stats,
+                                       .metrics = service_metrics};
 }

@@ -122,6 +122,7 @@ static const struct row g_rows[] = {
         "FILE: who may do what (docs/operations.md); read again when it changes. Made with `briareus key new`"),
     ROW(S, "admin-listen", BR_OPT_STRING, scheduler.admin_listen, NULL, 0, 0,
         "HOST:PORT: /metrics, /stats and /models/* only there"),
+    ROW(ALL, "log-format", BR_OPT_STRING, log_format, "text", 0, 0, "FORMAT: text or json, a line an event"),
     ROW(ALL, "log-level", BR_OPT_STRING, log_level, "info", 0, 0, "LEVEL: debug, info, warn, error, off"),
 };
 enum { N_ROWS = sizeof g_rows / sizeof g_rows[0] };
@@ -149,6 +150,9 @@ int cli_config_read(struct cli_config *config, unsigned parts, const char *progr
     if (br_log_level_parse(config->log_level, &level))
         return br_err_set(err, BR_EINVAL, "log-level: '%s' is none of debug, info, warn, error, off",
                           config->log_level);
+    if (strcmp(config->log_format, "text") != 0 && strcmp(config->log_format, "json") != 0)
+        return br_err_set(err, BR_EINVAL, "log-format: '%s' is neither text nor json", config->log_format);
+    setenv("BRIAREUS_LOG_FORMAT", config->log_format, 1); /* for this process and those that it starts */
     br_log_init(strrchr(program, ' ') ? strrchr(program, ' ') + 1 : program, level);
     return 0;
 }

@@ -1,20 +1,27 @@
 #include "base/log.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log_json.h"
+
 static char g_comp[32] = "briareus";
 static enum br_log_level g_level = BR_INFO;
+static bool g_json;
 static const char *const g_level_names[] = {"debug", "info", "warn", "error", "off"};
 
 void br_log_init(const char *comp, enum br_log_level level)
 {
-    snprintf(g_comp, sizeof g_comp, "%s", comp);
+    const char *format = getenv("BRIAREUS_LOG_FORMAT");
     g_level = level;
+    snprintf(g_comp, sizeof g_comp, "%s", comp);
+    g_json = format && strcmp(format, "json") == 0;
 }
 
 int br_log_level_parse(const char *name, enum br_log_level *out)
@@ -37,6 +44,20 @@ static int log_prefix(char *line, size_t size, enum br_log_level level, const ch
                     g_level_names[level], g_comp, event);
 }
 
+/* line has room for one more byte. Nothing sensible can be done when stderr itself is gone. */
+static void line_write(char *line, size_t n)
+{
+    char json[8192];
+    if (g_json) {
+        line[n] = 0;
+        n = br_log_json(line, json, sizeof json - 1);
+        line = json;
+    }
+    line[n++] = '\n';
+    if (write(STDERR_FILENO, line, n) < 0)
+        return;
+}
+
 void br_log(enum br_log_level level, const char *event, const char *fmt, ...)
 {
     char line[2048];
@@ -52,10 +73,7 @@ void br_log(enum br_log_level level, const char *event, const char *fmt, ...)
     }
     if ((size_t)n > sizeof line - 2)
         n = (int)sizeof line - 2;
-    line[n++] = '\n';
-    /* Nothing sensible can be done when stderr itself is gone. */
-    if (write(STDERR_FILENO, line, (size_t)n) < 0)
-        return;
+    line_write(line, (size_t)n);
 }
 
 const char *br_log_quote(char *buf, unsigned long size, const char *text)

@@ -5,7 +5,9 @@
 
 enum br_log_level { BR_DEBUG, BR_INFO, BR_WARN, BR_ERROR, BR_LOG_OFF };
 
-/* comp: this process' name on every line ("scheduler", "worker", ...); copied. Level defaults to BR_INFO. */
+/* The environment's BRIAREUS_LOG_FORMAT=json makes every line a JSON object with the same keys; so processes that are
+ * started by this one write the same. comp: this process' name on every line ("scheduler", "worker", ...); copied.
+ * Level defaults to BR_INFO. */
 void br_log_init(const char *comp, enum br_log_level level);
 int br_log_level_parse(const char *name, enum br_log_level *out);
 

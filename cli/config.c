@@ -121,6 +121,11 @@ static const struct row g_rows[] = {
         "BYTES: of the private Redis; at that, new requests get 503"),
     ROW(CLI_SERVE, "port-file", BR_OPT_STRING, port_file, NULL, 0, 0, "FILE: the port is written here once it serves"),
     ROW(CLI_SERVE, "run-for", BR_OPT_SECONDS, run_for_s, "0s", 0, 1e9, "TIME: stop by itself after that; 0: never"),
+    ROW(S, "api-keys", BR_OPT_STRING, scheduler.api_keys, NULL, 0, 0,
+        "FILE: who may do what (docs/operations.md); read again when it changes. Made with `briareus key new`"),
+    ROW(S, "admin-listen", BR_OPT_STRING, scheduler.admin_listen, NULL, 0, 0,
+        "HOST:PORT: /metrics, /stats and /models/* only there"),
+    ROW(ALL, "log-format", BR_OPT_STRING, log_format, "text", 0, 0, "FORMAT: text or json, a line an event"),
     ROW(ALL, "log-level", BR_OPT_STRING, log_level, "info", 0, 0, "LEVEL: debug, info, warn, error, off"),
 };
 enum { N_ROWS = sizeof g_rows / sizeof g_rows[0] };
@@ -148,6 +153,9 @@ int cli_config_read(struct cli_config *config, unsigned parts, const char *progr
     if (br_log_level_parse(config->log_level, &level))
         return br_err_set(err, BR_EINVAL, "log-level: '%s' is none of debug, info, warn, error, off",
                           config->log_level);
+    if (strcmp(config->log_format, "text") != 0 && strcmp(config->log_format, "json") != 0)
+        return br_err_set(err, BR_EINVAL, "log-format: '%s' is neither text nor json", config->log_format);
+    setenv("BRIAREUS_LOG_FORMAT", config->log_format, 1); /* for this process and those that it starts */
     br_log_init(strrchr(program, ' ') ? strrchr(program, ' ') + 1 : program, level);
     config->scheduler.trace = config->trace;
     config->scheduler.trace_bytes = config->trace_bytes;

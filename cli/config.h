@@ -8,7 +8,7 @@
 
 struct cli_config {
     struct br_scheduler_config scheduler; /* its models list serves both */
-    char *log_level;
+    char *log_level, *log_format;
     /* worker */
     char *node, *device, *dtype, *policy, *cache_dir, *host_copies;
     bool keep_cache, pin_host_cache, dedicated, switch_every_step;

@@ -4,6 +4,7 @@
 
 #include "base/options.h"
 #include "cli/devices/devices.h"
+#include "cli/key/key.h"
 #include "cli/model/model.h"
 #include "cli/plan/plan.h"
 #include "cli/serve.h"
@@ -18,6 +19,7 @@ static const struct command {
     {"scheduler", br_cli_scheduler, "the scheduler alone"},
     {"worker", br_cli_worker, "one machine's worker alone"},
     {"load", br_cli_load_or_find, "open-loop load on an OpenAI-compatible server"},
+    {"key", br_cli_key, "new | check: API keys"},
     {"model", br_cli_model, "inspect | verify | synth | bench a model folder"},
     {"plan", br_cli_plan, "costs: how well step times are predicted"},
 };

@@ -101,6 +101,8 @@ void br_seq_spec_to_pb(const struct br_seq_spec *spec, struct br_seq_spec_pb *pb
     msg->tbt_s = spec->tbt_s;
     msg->weight = spec->weight;
     msg->deadline_s = spec->deadline_s;
+    msg->salt = spec->salt;
+    msg->traceparent = (char *)spec->traceparent;
     msg->arrival_us = spec->arrival_us;
 }
 
@@ -181,6 +183,9 @@ static int names_check(const Briareus__SeqSpec *m, struct br_err *err)
     if (strlen(m->request_id) >= BR_MAX_REQUEST_ID)
         return br_err_set(err, BR_EINVAL, "request id has %zu bytes, at most %d are allowed", strlen(m->request_id),
                           BR_MAX_REQUEST_ID - 1);
+    if (strlen(m->traceparent) >= BR_MAX_TRACEPARENT)
+        return br_err_set(err, BR_EINVAL, "traceparent has %zu bytes, at most %d are allowed", strlen(m->traceparent),
+                          BR_MAX_TRACEPARENT - 1);
     if (!*m->model || strlen(m->model) >= BR_MAX_MODEL_NAME)
         return br_err_set(err, BR_EINVAL, "model name has %zu bytes, must have 1 to %d", strlen(m->model),
                           BR_MAX_MODEL_NAME - 1);
@@ -260,9 +265,11 @@ int br_seq_spec_from_pb(const Briareus__SeqSpec *m, struct br_seq_spec *out, str
         .weight = m->weight > 0 ? m->weight : 1, /* 0: from a peer or a store that knows no weights */
         .deadline_s = m->deadline_s,
         .arrival_us = m->arrival_us,
+        .salt = m->salt,
     };
     strcpy(out->request_id, m->request_id); /* lengths are checked above */
     strcpy(out->model, m->model);
+    strcpy(out->traceparent, m->traceparent);
     return 0;
 }
 

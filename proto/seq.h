@@ -18,6 +18,7 @@ enum {
     BR_MAX_PROMPT_TOKENS = 1 << 20,
     BR_MAX_MODEL_NAME = 128,
     BR_MAX_REQUEST_ID = 64,
+    BR_MAX_TRACEPARENT = 56, /* 00-32-16-2 hexadecimal digits, NUL */
 };
 
 /* Why a sequence is over. Every accepted one ends in exactly one of them. */
@@ -62,6 +63,8 @@ struct br_seq_spec {
     double weight;        /* its urgency beside others'; above 0, 1 is usual */
     double deadline_s;    /* after arrival: not finished by then, it fails; 0: none */
     int64_t arrival_us;   /* Redis TIME at acceptance */
+    uint64_t salt;        /* only sequences of one salt may share cached KV; 0: of nobody in particular */
+    char traceparent[BR_MAX_TRACEPARENT]; /* W3C trace context of its request; "": nobody traces it */
 };
 
 struct br_token {

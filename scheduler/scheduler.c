@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "report/trace.h"
+#include "scheduler/gateway/auth.h"
+#include "scheduler/reload.h"
 #include "scheduler/service.h"
 
 enum { SETTLE_S = 2 };
@@ -18,12 +20,14 @@ struct daemon {
     uv_loop_t loop;
     uv_signal_t term, interrupt;
     uv_timer_t retry;
+    struct br_key_list keys; /* until the gateway has them */
     struct br_queue *queue;
     struct br_models *models;
     struct br_service *service;
     struct br_link_server *link;
     struct br_gateway *gateway;
     struct br_trace *trace; /* NULL: none */
+    struct br_reload *reload;
     bool stopping;
     int64_t settle_until_ns;
     int rc;
@@ -72,6 +76,7 @@ static void daemon_close(struct daemon *d)
         br_service_close(d->service);
     if (d->queue)
         d->queue->ops->destroy(d->queue);
+    br_reload_stop(d->reload);
     uv_close((uv_handle_t *)&d->term, NULL);
     uv_close((uv_handle_t *)&d->interrupt, NULL);
     uv_close((uv_handle_t *)&d->retry, NULL);
@@ -131,15 +136,50 @@ static int start_gateway(struct daemon *d)
                                         .header_timeout_ms = (uint32_t)(c->request_timeout_s * 1000),
                                         .idle_timeout_ms = (uint32_t)(c->idle_timeout_s * 1000),
                                         .max_out_bytes = c->max_out_bytes,
-                                        .slow_out_bytes = c->slow_out_bytes};
+                                        .slow_out_bytes = c->slow_out_bytes,
+                                        .admin_listen = c->admin_listen};
     struct br_gateway_backend backend = br_service_backend(d->service);
-    return br_gateway_start(&d->loop, &gateway, &backend, &d->gateway, d->err);
+    if (br_gateway_start(&d->loop, &gateway, &backend, &d->gateway, d->err))
+        return d->err->code;
+    if (d->keys.n)
+        br_gateway_set_keys(d->gateway, &d->keys);
+    return 0;
+}
+
+/* A file that cannot be used changes nothing: the keys of before go on. */
+static void on_keys(void *ctx)
+{
+    struct daemon *d = ctx;
+    struct br_key_list keys;
+    struct br_err err;
+    if (br_keys_read(d->config->api_keys, &keys, &err)) {
+        br_log(BR_ERROR, "keys_refused", "why=%s", BR_Q(err.msg));
+        return;
+    }
+    br_log(BR_INFO, "keys_read", "n=%u", keys.n);
+    if (d->gateway && !d->stopping) {
+        br_gateway_set_keys(d->gateway, &keys);
+        return;
+    }
+    br_keys_free(&d->keys);
+    d->keys = keys;
+}
+
+static int open_keys(struct daemon *d, struct br_err *err)
+{
+    d->reload = br_reload_start(&d->loop);
+    if (!d->config->api_keys)
+        return 0;
+    if (br_keys_read(d->config->api_keys, &d->keys, err))
+        return err->code = BR_EINVAL; /* whatever it is, the configuration has to change */
+    return br_reload_add(d->reload, d->config->api_keys, on_keys, d, err);
 }
 
 static void tell_ready(struct daemon *d)
 {
     int port = br_gateway_port(d->gateway);
-    br_log(BR_INFO, "serving", "host=%s port=%d workers=%s", d->config->host, port, d->config->worker_address);
+    br_log(BR_INFO, "serving", "host=%s port=%d workers=%s admin_port=%d", d->config->host, port,
+           d->config->worker_address, br_gateway_admin_port(d->gateway));
     if (d->config->ready_fd < 0)
         return;
     dprintf(d->config->ready_fd, "%d\n", port);
@@ -212,7 +252,7 @@ static int daemon_open(struct daemon *d, struct br_err *err)
     else
         rc = br_models_create(&models, &d->models, err);
     br_model_list_free(&outlines);
-    if (rc || open_queue(d, err))
+    if (rc || open_keys(d, err) || open_queue(d, err))
         return err->code;
     return br_service_create(&d->loop, &service, d->queue, d->models, &d->service, err);
 }
@@ -237,5 +277,6 @@ int br_scheduler_run(const struct br_scheduler_config *config, struct br_err *er
     if (d.trace)
         br_trace_close(d.trace, &(struct br_err){0});
     br_models_destroy(d.models);
+    br_keys_free(&d.keys);
     return rc ? rc : d.rc;
 }

@@ -214,5 +214,7 @@ struct br_gateway_backend br_service_backend(struct br_service *s)
                                        .stats = backend_stats,
                                        .order = service_order,
                                        .order_forget = service_order_forget,
-                                       .models_state = service_models_state};
+                                       .models_state = service_models_state,
+
+                                       .metrics = service_metrics};
 }

@@ -122,6 +122,9 @@ void service_orders_device_down(struct br_service *s, const struct sched_device 
 void service_tick_orders(struct br_service *s);
 void service_orders_free(struct br_service *s);
 
+/* service_metrics.c */
+void service_metrics(void *ctx, struct br_buf *out);
+
 /* service_trial.c: sequences that kill the devices they run on. */
 void service_device_died(struct br_service *s, struct sched_device *d);
 /* It may start on its device now; false: it is held until another one's trial there is over. */

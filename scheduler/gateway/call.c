@@ -29,6 +29,7 @@ static void call_free(struct br_gateway_call *call)
         call->over = true;
         return;
     }
+    br_watch_end(call);
     if (call->http)
         call->http->call = NULL;
     if (call->prev)
@@ -50,9 +51,11 @@ static void call_free(struct br_gateway_call *call)
 /* Answers with an error and ends the call. */
 static void call_refuse(struct br_gateway_call *call, const struct br_problem *problem)
 {
-    char line[BR_HTTP_HEADER_VALUE + 32];
-    br_request_id_line(line, sizeof line, call->request_id, call->request.id);
-    br_http_answer_problem(call->http, problem, line);
+    struct br_buf lines = {0};
+    br_watch_headers(call, &lines);
+    call->watch.status = problem->status;
+    br_http_answer_problem(call->http, problem, lines.data ? lines.data : "");
+    br_buf_free(&lines);
     call_free(call);
 }
 
@@ -69,6 +72,7 @@ static void call_cancel(struct br_gateway_call *call)
 /* A job cannot be stopped once it runs: the call stays until it is back. */
 static void call_leave(struct br_gateway_call *call)
 {
+    call->watch.cut = true;
     call->http->call = NULL;
     call->http = NULL;
     if (call->work.data == call)
@@ -89,6 +93,7 @@ void br_call_pace(struct br_gateway_call *call, bool slow)
     const struct br_gateway_backend *backend = &call->gateway->backend;
     if (!backend->pace || call->state != CALL_ACCEPTED)
         return;
+    br_watch_pace(call, slow);
     br_log(BR_INFO, slow ? "client_slow" : "client_reads", "req=%s open=%u", call->request.id, call->n_open);
     for (uint32_t i = 0; i < call->n_choices; i++)
         if (call->choices[i].end == BR_END_NONE)
@@ -102,6 +107,7 @@ void br_call_stop(struct br_gateway_call *call)
     call_cancel(call);
     br_problem_set(&problem, 503, NULL, NULL, "%s", message);
     problem.retry_after_s = 1;
+    call->watch.status = call->http->state == BR_HTTP_STREAM ? 200 : 503;
     if (call->http->state == BR_HTTP_STREAM) {
         snprintf(call->error, sizeof call->error, "%s", message);
         br_sse_error(call, 503, message);
@@ -132,8 +138,7 @@ static void answer_whole_choice(struct br_gateway_call *call, struct br_choice *
 
 static void answer_whole(struct br_gateway_call *call)
 {
-    char line[BR_HTTP_HEADER_VALUE + 32];
-    struct br_buf body = {0};
+    struct br_buf body = {0}, lines = {0};
     uint64_t tokens = 0;
     br_answer_head(&call->request, false, call->created_s, &body);
     for (uint32_t i = 0; i < call->n_choices; i++) {
@@ -143,8 +148,10 @@ static void answer_whole(struct br_gateway_call *call)
     br_buf_puts(&body, "]");
     br_answer_usage(call->prompt_tokens, tokens, &body);
     br_buf_puts(&body, "}");
-    br_request_id_line(line, sizeof line, call->request_id, call->request.id);
-    br_http_answer(call->http, 200, "application/json", line, body.data, body.len);
+    br_watch_headers(call, &lines);
+    call->watch.status = 200;
+    br_http_answer(call->http, 200, "application/json", lines.data ? lines.data : "", body.data, body.len);
+    br_buf_free(&lines);
     br_buf_free(&body);
 }
 
@@ -170,6 +177,7 @@ void br_gateway_accepted(struct br_gateway_call *call)
     if (call->state == CALL_ACCEPTED)
         return;
     call->state = CALL_ACCEPTED;
+    br_watch_accepted(call);
     if (call->request.stream)
         br_sse_begin(call);
 }
@@ -201,6 +209,7 @@ void br_gateway_tokens(struct br_gateway_call *call, uint64_t seq, const struct 
     if (end >= BR_END_CANCELLED)
         snprintf(call->error, sizeof call->error, "%s",
                  error ? error : (end == BR_END_CANCELLED ? "The request was cancelled." : "The request failed."));
+    br_watch_tokens(call, choice, n, end);
     br_choice_push(choice, &call->request, tokens, n, end);
     if (call->request.stream)
         br_sse_deliver(call, choice);
@@ -248,7 +257,7 @@ static void bind_work(uv_work_t *work)
 
 static void call_bound(struct br_gateway_call *call)
 {
-    if (call->rc < 0)
+    if (call->rc < 0 || br_watch_bound(call) < 0)
         call_refuse(call, &call->problem);
     else
         call_submit(call);
@@ -313,7 +322,7 @@ static int call_model(struct br_gateway_call *call)
 static void call_parsed(struct br_gateway_call *call)
 {
     br_buf_free(&call->body);
-    if (call->rc < 0 || call_model(call) < 0) {
+    if (call->rc < 0 || call_model(call) < 0 || br_watch_model(call) < 0) {
         call_refuse(call, &call->problem);
         return;
     }
@@ -354,7 +363,7 @@ void br_call_start(struct br_gateway *gateway, struct br_http *http, enum br_req
     call->body = http->body;
     call->body_len = http->body.len;
     http->body = (struct br_buf){0};
-    if (call_headers(call) < 0)
+    if (br_watch_begin(call) < 0 || call_headers(call) < 0)
         call_refuse(call, &call->problem);
     else
         call_run(call, parse_work, on_parsed, call_parsed);

@@ -17,6 +17,11 @@ void *br_server_ctx(const struct br_http *http)
     return conn_of(http)->server->handler.ctx;
 }
 
+struct br_server *br_server_of(const struct br_http *http)
+{
+    return conn_of(http)->server;
+}
+
 /* ---- freeing ---- */
 
 void conn_release(struct conn *conn)

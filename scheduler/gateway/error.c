@@ -23,6 +23,10 @@ int br_problem_set(struct br_problem *problem, int status, const char *code, con
 static const char *problem_type(int status)
 {
     switch (status) {
+    case 401:
+        return "authentication_error";
+    case 403:
+        return "permission_error";
     case 404:
         return "not_found_error";
     case 429:

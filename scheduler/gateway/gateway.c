@@ -1,20 +1,35 @@
 #include "scheduler/gateway/gateway.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "scheduler/gateway/gateway_impl.h"
 #include "scheduler/gateway/models_admin.h"
 
+enum { ADMIN_CONNECTIONS = 64 };
+
 static void gateway_free_if_done(struct br_gateway *gateway)
 {
-    if (gateway->stopping && !gateway->server && !gateway->ping_open && gateway->n_jobs == 0)
-        free(gateway);
+    if (!gateway->stopping || gateway->server || gateway->admin || gateway->ping_open || gateway->n_jobs > 0)
+        return;
+    br_auth_destroy(gateway->auth);
+    br_metrics_free(&gateway->metrics);
+    free(gateway);
 }
 
 static void on_server_closed(void *ctx)
 {
     struct br_gateway *gateway = ctx;
     gateway->server = NULL;
+    gateway_free_if_done(gateway);
+}
+
+static void on_admin_closed(void *ctx)
+{
+    struct br_gateway *gateway = ctx;
+    gateway->admin = NULL;
     gateway_free_if_done(gateway);
 }
 
@@ -62,6 +77,26 @@ static void on_slow(struct br_http *http, bool slow)
         br_call_pace(http->call, slow);
 }
 
+/* The operators' listener: few connections, the same limits. */
+static int gateway_admin(struct br_gateway *gateway, struct br_server_config server,
+                         const struct br_server_handler *handler, struct br_err *err)
+{
+    const char *text = gateway->config.admin_listen, *colon = text ? strrchr(text, ':') : NULL;
+    char host[64], *end = NULL;
+    long port = colon ? strtol(colon + 1, &end, 10) : -1;
+    if (!text)
+        return 0;
+    if (!colon || colon == text || colon - text >= (long)sizeof host || !end || *end || end == colon + 1 || port < 0 ||
+        port > 65535)
+        return br_err_set(err, BR_EINVAL, "admin-listen: '%s' is not host:port, e.g. 127.0.0.1:9090", text);
+    snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
+    server.host = host;
+    server.port = (int)port;
+    server.max_connections = ADMIN_CONNECTIONS;
+    return br_server_start(gateway->loop, &server, handler, &gateway->admin, err) ? br_err_wrap(err, "admin-listen")
+                                                                                  : 0;
+}
+
 int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,
                      struct br_gateway **out, struct br_err *err)
 {
@@ -84,8 +119,12 @@ int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, co
         free(gateway);
         return err->code;
     }
-    gateway->config.host = NULL; /* the caller's; not needed again */
     gateway_ping(gateway);
+    if (gateway_admin(gateway, server, &handler, err)) {
+        br_gateway_stop(gateway);
+        return err->code;
+    }
+    gateway->config.host = gateway->config.admin_listen = NULL; /* the caller's; not needed again */
     *out = gateway;
     return 0;
 }
@@ -115,10 +154,24 @@ void br_gateway_stop(struct br_gateway *gateway)
     }
     br_admin_stop(gateway);
     uv_close((uv_handle_t *)&gateway->ping, on_ping_closed);
+    if (gateway->admin)
+        br_server_stop(gateway->admin, on_admin_closed, gateway);
     br_server_stop(gateway->server, on_server_closed, gateway);
 }
 
 int br_gateway_port(const struct br_gateway *gateway)
 {
     return br_server_port(gateway->server);
+}
+
+int br_gateway_admin_port(const struct br_gateway *gateway)
+{
+    return gateway->admin ? br_server_port(gateway->admin) : -1;
+}
+
+void br_gateway_set_keys(struct br_gateway *gateway, struct br_key_list *keys)
+{
+    if (!gateway->auth)
+        gateway->auth = br_auth_create();
+    br_auth_set(gateway->auth, keys, br_now_s());
 }

@@ -12,6 +12,7 @@
 #include "text/tokenizer.h"
 
 struct br_gateway;
+struct br_key_list;
 struct br_gateway_call; /* one client request with its sequences (n choices x prompts) */
 
 struct br_gateway_model {
@@ -38,6 +39,7 @@ struct br_gateway_config {
     uint32_t ping_ms;           /* a silent stream gets a comment line this often (proxies, dead clients); 0: 30 s */
     uint64_t max_out_bytes;     /* waiting for one client that does not read; more: its sequences are cancelled */
     uint64_t slow_out_bytes;    /* above this its sequences are to pause; 0: an eighth of max_out_bytes */
+    const char *admin_listen;   /* "host:port" where operators' endpoints are instead; NULL: none */
 };
 
 /* What a client asks to be done about a model: POST /models/... */
@@ -78,6 +80,8 @@ struct br_gateway_backend {
     void (*order_forget)(void *ctx, struct br_gateway_admin *admin);
     /* Appends a JSON object for GET /models; NULL: there is no such path. */
     void (*models_state)(void *ctx, struct br_buf *out);
+    /* Appends what it counts to GET /metrics (base/metrics.h); NULL: nothing. */
+    void (*metrics)(void *ctx, struct br_buf *out);
 };
 
 int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,
@@ -89,6 +93,9 @@ uint32_t br_gateway_open_calls(const struct br_gateway *gateway);
  * way ends while the loop runs on: models and tokenizers must live until uv_run has returned. */
 void br_gateway_stop(struct br_gateway *gateway);
 int br_gateway_port(const struct br_gateway *gateway);
+int br_gateway_admin_port(const struct br_gateway *gateway); /* -1: none */
+/* From now on only these keys are let in; takes the list's keys (see auth.h). Requests under way go on. */
+void br_gateway_set_keys(struct br_gateway *gateway, struct br_key_list *keys);
 
 /* What the backend says of a call. All from the loop's thread, at once from inside submit or later. A call that the
  * client has left is gone when the last of its sequences is cancelled: the backend must not use it afterwards. */

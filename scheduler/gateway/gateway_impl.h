@@ -4,12 +4,16 @@
 
 #include "scheduler/gateway/choice.h"
 #include "scheduler/gateway/server.h"
+#include "scheduler/gateway/watch.h"
 
 struct br_gateway {
     uv_loop_t *loop;
     struct br_gateway_config config;
     struct br_gateway_backend backend;
     struct br_server *server; /* NULL once it is closed */
+    struct br_server *admin;  /* operators' listener, the same; NULL also if there is none */
+    struct br_auth *auth;     /* owned; NULL: no keys are asked for */
+    struct br_gateway_metrics metrics;
     struct br_gateway_call *calls;
     struct br_gateway_admin *admins; /* orders about models under way */
     uint32_t n_jobs;                 /* calls with work on the thread pool */
@@ -34,6 +38,7 @@ struct br_gateway_call {
     int64_t created_s;
     double ttft_s, tbt_s; /* of the request's headers; 0: the model's */
     char request_id[BR_HTTP_HEADER_VALUE];
+    struct br_watch watch;
 
     /* Work on the thread pool. */
     uv_work_t work;

@@ -6,7 +6,8 @@
 #include <strings.h>
 
 static const char *const header_names[BR_N_HEADERS] = {
-    "host", "expect", "content-encoding", "transfer-encoding", "x-request-id", "x-slo-ttft-ms", "x-slo-tbt-ms",
+    "host",         "expect",        "content-encoding", "transfer-encoding", "x-request-id", "x-slo-ttft-ms",
+    "x-slo-tbt-ms", "authorization", "x-api-key",        "traceparent",       "tracestate",
 };
 
 static struct br_http *http_of(llhttp_t *parser)
@@ -181,6 +182,7 @@ static void http_next(struct br_http *http)
     http_trim(&http->body);
     for (int i = 0; i < BR_N_HEADERS; i++)
         http->header[i][0] = 0;
+    http->client = NULL;
     http->method = HTTP_GET;
     http->minor = 1;
     http->keep_alive = false;

@@ -29,6 +29,10 @@ enum br_http_header {
     BR_HEADER_REQUEST_ID,
     BR_HEADER_SLO_TTFT,
     BR_HEADER_SLO_TBT,
+    BR_HEADER_AUTHORIZATION,
+    BR_HEADER_API_KEY,
+    BR_HEADER_TRACEPARENT,
+    BR_HEADER_TRACESTATE,
     BR_N_HEADERS,
 };
 
@@ -42,6 +46,7 @@ enum br_http_state {
 };
 
 struct br_http;
+struct br_client;
 
 struct br_http_limits {
     uint32_t max_header_bytes; /* request line, headers, trailers, chunk extensions */
@@ -60,9 +65,10 @@ struct br_http_events {
 struct br_http {
     const struct br_http_limits *limits;
     const struct br_http_events *events;
-    void *ctx;   /* the transport's */
-    void *call;  /* the request handler's */
-    void *admin; /* the same, of an order about a model */
+    void *ctx;                /* the transport's */
+    void *call;               /* the request handler's */
+    void *admin;              /* the same, of an order about a model */
+    struct br_client *client; /* whose key the request came with (access.h); NULL: nobody's */
 
     llhttp_t parser;
     enum br_http_state state;

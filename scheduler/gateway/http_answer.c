@@ -15,6 +15,8 @@ static const char *status_reason(int status)
         {200, "OK"},
         {204, "No Content"},
         {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
         {404, "Not Found"},
         {405, "Method Not Allowed"},
         {408, "Request Timeout"},

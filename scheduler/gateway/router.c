@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scheduler/gateway/access.h"
 #include "scheduler/gateway/gateway_impl.h"
 #include "scheduler/gateway/models_admin.h"
 
@@ -121,6 +122,20 @@ static void route_stats(struct br_http *http, const char *rest)
     route_json(http, 200, "", &body);
 }
 
+static void route_metrics(struct br_http *http, const char *rest)
+{
+    struct br_gateway *gateway = route_gateway(http);
+    struct br_buf body = {0};
+    (void)rest;
+    br_metrics_put(&gateway->metrics, &body);
+    if (gateway->auth)
+        br_auth_metrics(gateway->auth, &body);
+    if (gateway->backend.metrics)
+        gateway->backend.metrics(gateway->backend.ctx, &body);
+    br_http_answer(http, 200, "text/plain; version=0.0.4; charset=utf-8", "", body.data, body.len);
+    br_buf_free(&body);
+}
+
 static const struct route {
     const char *path; /* ending in '/': a prefix, the rest goes to the handler */
     unsigned methods;
@@ -134,6 +149,7 @@ static const struct route {
     {"/models/", ROUTE_POST, br_route_model_order},
     {"/health", ROUTE_GET, route_health},
     {"/stats", ROUTE_GET, route_stats},
+    {"/metrics", ROUTE_GET, route_metrics},
 };
 
 static const struct route *route_find(const char *path, const char **rest)
@@ -179,6 +195,8 @@ void br_route(struct br_http *http)
     char *query = strchr(http->target.data, '?');
     if (query)
         *query = 0;
+    if (!br_access(http))
+        return;
     route = route_find(http->target.data, &rest);
     if (http->method == HTTP_OPTIONS && (route || strcmp(http->target.data, "*") == 0))
         br_http_answer(http, 204, NULL, route ? route_allow(route) : "Allow: GET, HEAD, POST, OPTIONS\r\n", "", 0);

@@ -36,6 +36,7 @@ int br_server_start(uv_loop_t *loop, const struct br_server_config *config, cons
                     struct br_server **out, struct br_err *err);
 int br_server_port(const struct br_server *server);
 void *br_server_ctx(const struct br_http *http);
+struct br_server *br_server_of(const struct br_http *http); /* that it came to */
 uint32_t br_server_connections(const struct br_server *server);
 
 /* No new connections; idle ones close, the others after the answer they wait for. */

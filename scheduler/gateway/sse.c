@@ -60,12 +60,12 @@ static void sse_open(struct br_gateway_call *call, struct br_choice *choice)
 
 void br_sse_begin(struct br_gateway_call *call)
 {
-    char lines[BR_HTTP_HEADER_VALUE + 128];
-    size_t n;
-    br_request_id_line(lines, sizeof lines, call->request_id, call->request.id);
-    n = strlen(lines);
-    snprintf(lines + n, sizeof lines - n, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
-    br_http_stream_begin(call->http, "text/event-stream", lines);
+    struct br_buf lines = {0};
+    br_watch_headers(call, &lines);
+    br_buf_puts(&lines, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+    call->watch.status = 200;
+    br_http_stream_begin(call->http, "text/event-stream", lines.data);
+    br_buf_free(&lines);
     br_answer_head(&call->request, true, call->created_s, &call->head);
     for (uint32_t i = 0; i < call->n_choices; i++)
         sse_open(call, &call->choices[i]);

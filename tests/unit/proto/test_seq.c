@@ -56,6 +56,8 @@ static void random_spec(struct br_rng *rng, struct br_seq_spec *spec)
     spec->ttft_s = 10 * br_rng_next(rng);
     spec->tbt_s = br_rng_next(rng);
     spec->weight = 0.01 + br_rng_next(rng);
+    spec->salt = br_rng_u64(rng->seed, 9, rng->next++, 0);
+    memset(spec->traceparent, 'a', pick(rng, BR_MAX_TRACEPARENT));
     spec->deadline_s = pick(rng, 2) ? 100 * br_rng_next(rng) : 0;
     spec->arrival_us = (int64_t)(br_rng_next(rng) * 1e16);
 }
@@ -88,6 +90,8 @@ static void specs_equal(const struct br_seq_spec *a, const struct br_seq_spec *b
     for (uint32_t i = 0; i < a->n_stop; i++)
         assert_string_equal(a->stop[i], b->stop[i]);
     assert_true(a->ttft_s == b->ttft_s && a->tbt_s == b->tbt_s);
+    assert_true(a->salt == b->salt);
+    assert_string_equal(a->traceparent, b->traceparent);
     assert_true(a->weight == b->weight && a->deadline_s == b->deadline_s);
     assert_int_equal(a->arrival_us, b->arrival_us);
 }

@@ -138,7 +138,12 @@ void net_close(struct net *net)
 
 void client_open(struct client *client, struct net *net)
 {
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)br_gateway_port(net->gateway))};
+    client_open_port(client, net, br_gateway_port(net->gateway));
+}
+
+void client_open_port(struct client *client, struct net *net, int port)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     *client = (struct client){.net = net, .fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     addr.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_true(client->fd >= 0);

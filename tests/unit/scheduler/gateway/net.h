@@ -43,6 +43,7 @@ struct client {
 };
 
 void client_open(struct client *client, struct net *net);
+void client_open_port(struct client *client, struct net *net, int port);
 void client_close(struct client *client);
 void client_reset(struct client *client); /* closes with RST */
 void client_send(struct client *client, const char *data, size_t len);

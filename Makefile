@@ -29,10 +29,10 @@ fuzz: deps
 	tests/fuzz/run.sh
 
 format:
-	git ls-files '*.c' '*.h' | xargs clang-format -i
+	git ls-files '*.c' '*.h' '*.cpp' '*.cu' | xargs clang-format -i
 
 format-check:
-	git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
+	git ls-files '*.c' '*.h' '*.cpp' '*.cu' | xargs clang-format --dry-run -Werror
 
 clean:
 	rm -rf build build-*

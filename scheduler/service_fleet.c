@@ -24,6 +24,17 @@ static void leased_too_late(struct br_service *s, struct sched_seq *seq, int rc)
         service_store(s, seq);
 }
 
+/* A fence that was given out before is no fence: the queue has forgotten some. */
+static void lease_lost(struct br_service *s, struct sched_seq *seq)
+{
+    seq->unsure = true;
+    if (seq->state == SCHED_LEASING) { /* core/fleet keeps the place, the tick tries again */
+        seq->device = br_fleet_device_of(s->fleet, seq->index);
+        seq->state = SCHED_WAITING;
+    }
+    service_restore(s, seq);
+}
+
 static void on_leased(void *ctx, int rc, uint64_t fence)
 {
     struct lease_ctx *lease = ctx;
@@ -34,6 +45,10 @@ static void on_leased(void *ctx, int rc, uint64_t fence)
     if (!seq || --seq->leases > 0)
         return; /* a later lease is under way: only the last fence is good */
     seq->unsure = rc != 0;
+    if (rc == BR_EINVAL || (rc == 0 && fence <= seq->fence)) {
+        lease_lost(s, seq);
+        return;
+    }
     if (rc == 0)
         seq->fence = fence; /* whatever has become of its device: appends need it */
     if (seq->state == SCHED_ENDING) {

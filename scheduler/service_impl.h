@@ -85,7 +85,8 @@ void service_unplace(struct br_service *s, struct sched_seq *seq);
 void service_tick_fleet(struct br_service *s);
 
 /* service_seq.c */
-void service_store(struct br_service *s, struct sched_seq *seq); /* appends what is not under way yet */
+void service_store(struct br_service *s, struct sched_seq *seq);   /* appends what is not under way yet */
+void service_restore(struct br_service *s, struct sched_seq *seq); /* puts into the queue what that has lost */
 void service_end(struct br_service *s, struct sched_seq *seq, enum br_end end, const char *error);
 void service_give_up(struct br_service *s, struct sched_seq *seq, const char *why); /* ends it at the next tick */
 void service_retry_later(struct br_service *s, struct sched_seq *seq);

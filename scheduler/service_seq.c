@@ -38,6 +38,21 @@ struct append_ctx {
     enum br_end end;
 };
 
+static void ignore(void *ctx, int rc)
+{
+    (void)ctx;
+    (void)rc;
+}
+
+/* What follows tells how it went: all calls of a sequence are carried out in their order. */
+void service_restore(struct br_service *s, struct sched_seq *seq)
+{
+    br_log(BR_WARN, "seq_restored", "seq=%" PRIu64 " req=%s fence=%" PRIu64 " tokens=%u why=%s", seq->spec.id,
+           seq->spec.request_id, seq->fence, seq->n_tokens, BR_Q("the queue came back with less than it had said"));
+    s->queue->ops->restore(s->queue, &seq->spec, seq->fence, ignore, NULL);
+    service_retry_later(s, seq);
+}
+
 static void append_lost(struct br_service *s, struct sched_seq *seq, int rc)
 {
     br_log(BR_ERROR, "append_refused", "seq=%" PRIu64 " req=%s fence=%" PRIu64 " why=%s", seq->spec.id,
@@ -68,8 +83,11 @@ static void on_appended(void *ctx, int rc)
         append_lost(s, seq, rc);
         return;
     }
-    if (rc == BR_EINVAL) /* a gap: Redis came back with less than it had said; what it has it skips */
-        seq->n_stored = 0;
+    if (rc == BR_EINVAL) {
+        seq->n_stored = 0; /* all of it again: what the queue has it skips */
+        service_restore(s, seq);
+        return;
+    }
     if (rc) {
         service_retry_later(s, seq);
         return;
@@ -140,12 +158,6 @@ static struct br_gateway_call *accept_call(struct accept_ctx *ctx)
             return seq->call;
     }
     return NULL;
-}
-
-static void ignore(void *ctx, int rc)
-{
-    (void)ctx;
-    (void)rc;
 }
 
 static void accept_failed(struct accept_ctx *ctx, int rc)

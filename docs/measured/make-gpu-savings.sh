@@ -18,7 +18,7 @@ tail=(--market "$traces/servegen_tail_rates.csv" --market-models "$traces/serveg
   --large-dedicated-tp 4 --horizon 420)
 tail4=("${tail[@]:0:6}" --large-weights int4 --large-dedicated-tp 1 --horizon 420)
 versus=(--policy slack --policy dedicated)
-every=(--policy slack --policy aegaeon --policy aegaeon-tuned --policy request --policy multiplex --policy dedicated)
+every=(--policy slack --policy aegaeon --policy request --policy dedicated)
 served=(--policy slack --policy aegaeon --policy request --policy request-sjf --handicapped --seeds 1)
 l20=(--scenario l20-72b --seeds 1 --horizon 900 --policy slack --policy aegaeon --policy request --policy multiplex)
 

@@ -141,7 +141,7 @@ static void mem_lease(struct br_queue *base, uint64_t id, br_queue_lease_cb cb, 
     struct br_done done = {.lease = cb, .ctx = ctx};
     struct mem_seq *seq = *mem_slot(q, id);
     if (!seq || seq->end) {
-        answer(q, done, BR_ENOENT);
+        answer(q, done, seq ? BR_ENOENT : BR_EINVAL);
         return;
     }
     done.fence = ++seq->fence;
@@ -164,8 +164,8 @@ static void seq_store(struct mem_seq *seq, uint32_t first, const struct br_token
 static int seq_append(struct mem_queue *q, struct mem_seq *seq, uint64_t fence, uint32_t first,
                       const struct br_token *tokens, uint32_t n, enum br_end end)
 {
-    if (!seq)
-        return BR_ENOENT;
+    if (!seq || seq->fence < fence)
+        return BR_EINVAL;
     if (fence != seq->fence)
         return BR_ESTALE;
     if (seq->end)
@@ -185,6 +185,29 @@ static void mem_append(struct br_queue *base, uint64_t id, uint64_t fence, uint3
     struct mem_queue *q = mem_of(base);
     (void)error;
     answer(q, (struct br_done){.plain = cb, .ctx = ctx}, seq_append(q, *mem_slot(q, id), fence, first, tokens, n, end));
+}
+
+static int seq_restore(struct mem_queue *q, const struct br_seq_spec *spec, uint64_t fence)
+{
+    struct mem_seq *seq = *mem_slot(q, spec->id);
+    struct br_buf blob = {0};
+    if (seq && seq->end)
+        return BR_ENOENT;
+    if (seq && seq->fence > fence)
+        return BR_ESTALE;
+    if (!seq) {
+        br_seq_spec_pack(spec, &blob);
+        seq = mem_add(q, spec->id, &blob, spec->arrival_us);
+    }
+    seq->fence = fence;
+    return 0;
+}
+
+static void mem_restore(struct br_queue *base, const struct br_seq_spec *spec, uint64_t fence, br_queue_cb cb,
+                        void *ctx)
+{
+    struct mem_queue *q = mem_of(base);
+    answer(q, (struct br_done){.plain = cb, .ctx = ctx}, seq_restore(q, spec, fence));
 }
 
 /* ---- recover ---- */
@@ -268,6 +291,7 @@ static const struct br_queue_ops mem_ops = {
     .accept = mem_accept,
     .lease = mem_lease,
     .append = mem_append,
+    .restore = mem_restore,
     .recover = mem_recover,
     .healthy = mem_healthy,
 };

@@ -36,12 +36,19 @@ struct br_queue_ops {
     void (*destroy)(struct br_queue *q); /* outstanding callbacks come with BR_EIO first */
     /* Stores the sequences of one request, all or none, with fence 1; arrival_us is Redis TIME. */
     void (*accept)(struct br_queue *q, const struct br_seq_spec *specs, uint32_t n, br_queue_accept_cb cb, void *ctx);
-    /* Takes the sequence over: a new, larger fence; appends under older ones fail from now on. */
+    /* Takes the sequence over: a new, larger fence; appends under older ones fail from now on. BR_EINVAL: the queue has
+     * no record of it (restore). */
     void (*lease)(struct br_queue *q, uint64_t seq, br_queue_lease_cb cb, void *ctx);
     /* Adds tokens [first, first + n); first must be the number stored so far (tokens already there are skipped, a gap
-     * is BR_EINVAL). end other than BR_END_NONE finishes the sequence in the same step. error may be NULL. */
+     * is BR_EINVAL, as is no record at all, or one with an older
+     * fence: the queue came back with less than it had said; restore, then append from 0). end other than BR_END_NONE
+     * finishes the sequence in the same step. error may be NULL. */
     void (*append)(struct br_queue *q, uint64_t seq, uint64_t fence, uint32_t first, const struct br_token *tokens,
                    uint32_t n, enum br_end end, const char *error, br_queue_cb cb, void *ctx);
+    /* What the queue has lost (a Redis that was killed while its disk was slow may come back without its last two
+     * seconds) is put in again: the record without tokens, as of spec->arrival_us, or a fence at least this high.
+     * BR_ESTALE, BR_ENOENT: somebody else has it, or it is over. */
+    void (*restore)(struct br_queue *q, const struct br_seq_spec *spec, uint64_t fence, br_queue_cb cb, void *ctx);
     /* Calls each for every unfinished sequence, then done. */
     void (*recover)(struct br_queue *q, br_queue_each_cb each, br_queue_cb done, void *ctx);
     bool (*healthy)(const struct br_queue *q);

@@ -130,8 +130,6 @@ static void append_done(struct br_pipe_cmd *pipe_cmd, int rc, const redisReply *
     struct redis_cmd *cmd = (struct redis_cmd *)pipe_cmd;
     if (rc == 0)
         rc = br_reply_code(reply);
-    if (rc == BR_EINVAL)
-        br_log(BR_ERROR, "queue_append_gap", "seq=%llu", (unsigned long long)cmd->seq);
     cmd_answer(cmd, rc);
 }
 
@@ -172,6 +170,37 @@ static void redis_append(struct br_queue *base, uint64_t seq, uint64_t fence, ui
     br_pipe_submit(q->pipe, &cmd->pipe, true);
 }
 
+/* ---- restore ---- */
+
+static void restore_done(struct br_pipe_cmd *pipe_cmd, int rc, const redisReply *reply)
+{
+    cmd_answer((struct redis_cmd *)pipe_cmd, rc ? rc : br_reply_code(reply));
+}
+
+static void redis_restore(struct br_queue *base, const struct br_seq_spec *spec, uint64_t fence, br_queue_cb cb,
+                          void *ctx)
+{
+    struct br_queue_redis *q = redis_of(base);
+    struct br_done done = {.plain = cb, .ctx = ctx};
+    struct br_buf blob = {0};
+    struct redis_cmd *cmd;
+    if (is_full(q)) {
+        answer_later(q, done, BR_EBUSY);
+        return;
+    }
+    cmd = cmd_create(&done, spec->id, restore_done);
+    br_seq_spec_pack(spec, &blob);
+    br_pipe_cmd_script(&cmd->pipe, BR_SCRIPT_RESTORE, 2, 4);
+    br_redis_add_key(&cmd->pipe, q, BR_KEY_UNFINISHED, 0);
+    br_redis_add_key(&cmd->pipe, q, BR_KEY_SEQ, spec->id);
+    br_pipe_cmd_add_u64(&cmd->pipe, spec->id);
+    br_pipe_cmd_add(&cmd->pipe, blob.data, blob.len);
+    br_pipe_cmd_add_u64(&cmd->pipe, fence);
+    br_pipe_cmd_add_u64(&cmd->pipe, (uint64_t)spec->arrival_us);
+    br_buf_free(&blob);
+    br_pipe_submit(q->pipe, &cmd->pipe, false);
+}
+
 /* ---- the queue ---- */
 
 static void redis_recover(struct br_queue *base, br_queue_each_cb each, br_queue_cb done, void *ctx)
@@ -208,6 +237,7 @@ static const struct br_queue_ops redis_ops = {
     .accept = redis_accept,
     .lease = redis_lease,
     .append = redis_append,
+    .restore = redis_restore,
     .recover = redis_recover,
     .healthy = redis_healthy,
 };

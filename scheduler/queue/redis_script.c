@@ -28,7 +28,8 @@ const char *const br_scripts[BR_SCRIPT_COUNT] = {
                          "return {0, tonumber(us), 1}\n",
     [BR_SCRIPT_LEASE] = "#!lua flags=allow-oom\n"
                         "local r = redis.call('HMGET', KEYS[1], 'fence', 'end', 'owner', 'call')\n"
-                        "if not r[1] or r[2] ~= '0' then return {-2} end\n"
+                        "if not r[1] then return {-1} end\n"
+                        "if r[2] ~= '0' then return {-2} end\n"
                         "if r[3] == ARGV[1] and tonumber(r[4]) >= tonumber(ARGV[2]) then\n"
                         "  return {0, tonumber(r[1])}\n"
                         "end\n"
@@ -37,7 +38,7 @@ const char *const br_scripts[BR_SCRIPT_COUNT] = {
                         "return {0, fence}\n",
     [BR_SCRIPT_APPEND] = "#!lua flags=allow-oom\n"
                          "local r = redis.call('HMGET', KEYS[1], 'fence', 'n', 'end', 'arrival')\n"
-                         "if not r[1] then return {-2} end\n"
+                         "if not r[1] or tonumber(r[1]) < tonumber(ARGV[1]) then return {-1} end\n"
                          "if r[1] ~= ARGV[1] then return {-5} end\n"
                          "local n, first, fin = tonumber(r[2]), tonumber(ARGV[2]), ARGV[4]\n"
                          "local upto = first + tonumber(ARGV[3])\n"
@@ -45,7 +46,7 @@ const char *const br_scripts[BR_SCRIPT_COUNT] = {
                          "  if upto <= n and (fin == '0' or fin == r[3]) then return {0} end\n"
                          "  return {-2}\n"
                          "end\n"
-                         "if first > n then return {-1, n} end\n"
+                         "if first > n then return {-1} end\n"
                          "if fin ~= '0' and ARGV[9] == '0' then\n"
                          "  redis.call('ZREM', KEYS[3], ARGV[6])\n"
                          "  redis.call('DEL', KEYS[1], KEYS[2])\n" /* a hash that held a spec stays large */
@@ -65,6 +66,18 @@ const char *const br_scripts[BR_SCRIPT_COUNT] = {
                          "  redis.call('EXPIRE', KEYS[2], ARGV[5])\n"
                          "end\n"
                          "return {0}\n",
+    [BR_SCRIPT_RESTORE] = "#!lua flags=allow-oom\n"
+                          "local r = redis.call('HMGET', KEYS[2], 'fence', 'end')\n"
+                          "if r[1] then\n"
+                          "  if r[2] ~= '0' then return {-2} end\n"
+                          "  if tonumber(r[1]) > tonumber(ARGV[3]) then return {-5} end\n"
+                          "  redis.call('HSET', KEYS[2], 'fence', ARGV[3])\n"
+                          "  return {0}\n"
+                          "end\n"
+                          "redis.call('ZADD', KEYS[1], ARGV[4], ARGV[1])\n"
+                          "redis.call('HSET', KEYS[2], 'spec', ARGV[2], 'fence', ARGV[3], 'n', 0, 'end', 0,\n"
+                          "           'arrival', ARGV[4])\n"
+                          "return {0}\n",
     [BR_SCRIPT_READ] = "if not redis.call('ZSCORE', KEYS[3], ARGV[1]) then return {-2} end\n"
                        "local r = redis.pcall('HMGET', KEYS[1], 'spec', 'fence', 'n', 'arrival')\n"
                        "local runs = redis.pcall('LRANGE', KEYS[2], 0, -1)\n"

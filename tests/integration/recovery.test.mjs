@@ -17,6 +17,9 @@ const request = (i) => ({
   model: names[i % 3], prompt: `Of the nature of ${'abcdef'[i]}`, max_tokens: 300, ignore_eos: true,
   temperature: i % 2 ? 1 : 0, seed: i, logprobs: 0, stream: true });
 
+const redis = (...args) => execFileSync('redis-cli', ['-s', join(serve.dir, 'redis.sock'), ...args],
+  { encoding: 'utf8' }).trim();
+
 /** Streams one completion; onTokens(total) is called as they come. Resolves with tokens and request id (none: the
  * connection broke before it was accepted). */
 async function stream(body, onTokens = () => {}) {
@@ -100,9 +103,21 @@ test('a killed Redis: it is started again, and the streams go on', async () => {
   });
 });
 
+test('a Redis that has lost everything: the scheduler puts it in again, and the streams go on', async () => {
+  const from = serve.lines.length;
+  let lost = false;
+  const results = await Promise.all([0, 1, 2, 3, 4, 5].map((i) => stream(request(i), (n) => {
+    if (n >= 20 && !lost) { lost = true; redis('flushall'); }
+  })));
+  await serve.waitFor((e) => e.event === 'seq_restored', { from });
+  results.forEach((r, i) => {
+    assert.ok(r.done, `stream ${i} was cut`);
+    assert.equal(r.tokens.length, 300);
+  });
+  assert.equal(redis('zcard', 'briareus:unfinished'), '0');
+});
+
 test('a killed scheduler: no accepted request is missing in Redis, and all of them end', async () => {
-  const redis = (...args) => execFileSync('redis-cli', ['-s', join(serve.dir, 'redis.sock'), ...args],
-    { encoding: 'utf8' }).trim();
   const from = serve.lines.length;
   const victim = serve.pid('scheduler');
   let killed = false;

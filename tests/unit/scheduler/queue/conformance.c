@@ -112,7 +112,7 @@ static void test_append(void **state)
     assert_int_equal(append(1, 1, 6, 0, BR_END_NONE), 0);
     assert_int_equal(append(1, 1, 6, 40, BR_END_NONE), 0);
     check_stored(1, 1, 46);
-    assert_int_equal(append(99, 1, 0, 1, BR_END_NONE), BR_ENOENT);
+    assert_int_equal(append(99, 1, 0, 1, BR_END_NONE), BR_EINVAL);
 }
 
 static void test_gaps_and_repeats(void **state)
@@ -141,11 +141,34 @@ static void test_fence(void **state)
     assert_int_equal(append(1, 1, 2, 2, BR_END_NONE), BR_ESTALE);
     assert_int_equal(append(1, 1, 2, 0, BR_END_LENGTH), BR_ESTALE);
     assert_int_equal(append(1, 1, 9, 1, BR_END_NONE), BR_ESTALE); /* stale comes before gap */
-    assert_int_equal(append(1, 3, 2, 2, BR_END_NONE), BR_ESTALE); /* never given out */
+    assert_int_equal(append(1, 3, 2, 2, BR_END_NONE), BR_EINVAL); /* given out, and the queue does not know it */
     assert_int_equal(append(1, 2, 2, 2, BR_END_NONE), 0);
     assert_int_equal(do_lease(&g_loop, g_q, 1).fence, 3);
     check_stored(1, 3, 4);
-    assert_int_equal(do_lease(&g_loop, g_q, 77).rc, BR_ENOENT);
+    assert_int_equal(do_lease(&g_loop, g_q, 77).rc, BR_EINVAL);
+}
+
+static void test_restore(void **state)
+{
+    struct br_seq_spec spec = make_spec(1);
+    struct found *found;
+    (void)state;
+    spec.arrival_us = br_wall_ns() / 1000 - 5000000;
+    assert_int_equal(do_restore(&g_loop, g_q, &spec, 4), 0);
+    found = do_recover(&g_loop, g_q);
+    assert_int_equal(found_seq(found, 1)->spec.arrival_us, spec.arrival_us);
+    assert_string_equal(found_seq(found, 1)->spec.model, spec.model);
+    found_free(found);
+    assert_int_equal(append(1, 4, 0, 5, BR_END_NONE), 0);
+    assert_int_equal(do_restore(&g_loop, g_q, &spec, 6), 0); /* two leases were forgotten: the tokens stay */
+    check_stored(1, 6, 5);
+    assert_int_equal(append(1, 4, 5, 1, BR_END_NONE), BR_ESTALE);
+    assert_int_equal(do_lease(&g_loop, g_q, 1).fence, 7);
+    assert_int_equal(do_restore(&g_loop, g_q, &spec, 6), BR_ESTALE); /* somebody took it over */
+    check_stored(1, 7, 5);
+    assert_int_equal(append(1, 7, 5, 1, BR_END_LENGTH), 0);
+    assert_int_equal(do_restore(&g_loop, g_q, &spec, 8), BR_ENOENT); /* it is over */
+    check_gone(1);
 }
 
 static void test_finish(void **state)
@@ -162,7 +185,7 @@ static void test_finish(void **state)
     assert_int_equal(append(2, 1, 0, 0, BR_END_FAILED), 0);
     assert_int_equal(append(1, 1, 3, 1, BR_END_NONE), BR_ENOENT); /* it is over */
     assert_int_equal(append(1, 1, 3, 0, BR_END_LENGTH), BR_ENOENT);
-    assert_int_equal(append(1, 2, 3, 1, BR_END_NONE), BR_ESTALE);
+    assert_int_equal(append(1, 2, 3, 1, BR_END_NONE), BR_EINVAL); /* never given out: restore says that it is over */
     assert_int_equal(do_lease(&g_loop, g_q, 1).rc, BR_ENOENT);
 }
 
@@ -315,6 +338,7 @@ int conformance_run(conformance_create create)
         TEST(test_append),
         TEST(test_gaps_and_repeats),
         TEST(test_fence),
+        TEST(test_restore),
         TEST(test_finish),
         TEST(test_order),
         TEST(test_recover_pages),

@@ -72,6 +72,15 @@ static inline struct answer do_lease(uv_loop_t *loop, struct br_queue *q, uint64
     return answer;
 }
 
+static inline int do_restore(uv_loop_t *loop, struct br_queue *q, const struct br_seq_spec *spec, uint64_t fence)
+{
+    struct answer answer = {0};
+    q->ops->restore(q, spec, fence, on_plain, &answer);
+    assert_int_equal(answer.calls, 0);
+    WAIT_UNTIL(loop, answer.calls == 1);
+    return answer.rc;
+}
+
 static inline int do_append(uv_loop_t *loop, struct br_queue *q, uint64_t seq, uint64_t fence, uint32_t first,
                             const struct br_token *tokens, uint32_t n, enum br_end end)
 {

@@ -131,7 +131,7 @@ static void test_busy(void **state)
     assert_int_equal(answers[4].calls, 0);
     WAIT_UNTIL(&g_loop, answers[2].calls == 1);
     for (int i = 0; i < 5; i++)
-        assert_true(answers[i].calls == 1 && answers[i].rc == (i < 3 ? BR_ENOENT : BR_EBUSY));
+        assert_true(answers[i].calls == 1 && answers[i].rc == (i < 3 ? BR_EINVAL : BR_EBUSY));
 }
 
 static void test_frozen_redis(void **state)

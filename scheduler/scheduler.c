@@ -137,7 +137,9 @@ static int start_gateway(struct daemon *d)
                                         .idle_timeout_ms = (uint32_t)(c->idle_timeout_s * 1000),
                                         .max_out_bytes = c->max_out_bytes,
                                         .slow_out_bytes = c->slow_out_bytes,
-                                        .admin_listen = c->admin_listen};
+                                        .admin_listen = c->admin_listen,
+                                        .traces = c->traces,
+                                        .log_content = c->log_content};
     struct br_gateway_backend backend = br_service_backend(d->service);
     if (br_gateway_start(&d->loop, &gateway, &backend, &d->gateway, d->err))
         return d->err->code;

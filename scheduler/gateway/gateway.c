@@ -120,11 +120,13 @@ int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, co
         return err->code;
     }
     gateway_ping(gateway);
-    if (gateway_admin(gateway, server, &handler, err)) {
+    if ((config->traces && br_otlp_start(loop, config->traces, &gateway->otlp, err)) ||
+        gateway_admin(gateway, server, &handler, err)) {
         br_gateway_stop(gateway);
         return err->code;
     }
-    gateway->config.host = gateway->config.admin_listen = NULL; /* the caller's; not needed again */
+    gateway->config.host = gateway->config.admin_listen = gateway->config.traces =
+        NULL; /* the caller's; not needed again */
     *out = gateway;
     return 0;
 }
@@ -153,6 +155,8 @@ void br_gateway_stop(struct br_gateway *gateway)
             br_call_stop(call);
     }
     br_admin_stop(gateway);
+    br_otlp_stop(gateway->otlp);
+    gateway->otlp = NULL;
     uv_close((uv_handle_t *)&gateway->ping, on_ping_closed);
     if (gateway->admin)
         br_server_stop(gateway->admin, on_admin_closed, gateway);

@@ -3,6 +3,7 @@
 #define BRIAREUS_SCHEDULER_GATEWAY_GATEWAY_IMPL_H
 
 #include "scheduler/gateway/choice.h"
+#include "scheduler/gateway/otlp.h"
 #include "scheduler/gateway/server.h"
 #include "scheduler/gateway/watch.h"
 
@@ -13,6 +14,7 @@ struct br_gateway {
     struct br_server *server; /* NULL once it is closed */
     struct br_server *admin;  /* operators' listener, the same; NULL also if there is none */
     struct br_auth *auth;     /* owned; NULL: no keys are asked for */
+    struct br_otlp *otlp;     /* owned; NULL: no spans */
     struct br_gateway_metrics metrics;
     struct br_gateway_call *calls;
     struct br_gateway_admin *admins; /* orders about models under way */

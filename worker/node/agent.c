@@ -77,6 +77,7 @@ static int send_chunk(void *ctx, const struct result_chunk *chunk)
     tokens.fence = chunk->fence;
     tokens.run = br_tokens_to_pb(chunk->first, chunk->tokens, chunk->n);
     tokens.end = chunk->end;
+    tokens.queued_s = chunk->queued_s;
     if (chunk->error)
         tokens.error = (char *)chunk->error;
     frame.body_case = BRIAREUS__FRAME__BODY_TOKENS;

@@ -55,8 +55,8 @@ struct turn_seq {
     uint32_t n_given;    /* output tokens that came with it */
     br_devptr *blocks;   /* owned: block table; the first n_blocks are right */
     uint32_t n_blocks;
-    struct br_end_watch *watch; /* owned */
-    int64_t arrival_ns;
+    struct br_end_watch *watch;        /* owned */
+    int64_t arrival_ns, first_step_ns; /* first_step: 0: none yet */
     bool paused;
     bool in_step;   /* picked for the step being built or running */
     bool wants_in;  /* a swap-in that waits for room which is coming */

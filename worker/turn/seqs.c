@@ -22,6 +22,8 @@ void turn_emit(struct br_turn *t, const struct turn_seq *s, const struct br_toke
     struct br_turn_output out = {
         .seq = s->id, .fence = s->fence, .n = token ? 1 : 0, .tokens = token, .end = end, .error = error};
     out.first = s->n_ids - s->spec.n_prompt - out.n;
+    if (out.n && out.first == s->n_given && s->first_step_ns > s->arrival_ns)
+        out.queued_s = (double)(s->first_step_ns - s->arrival_ns) / 1e9;
     t->stats.tokens += out.n;
     t->cb.output(t->cb.ctx, &out);
 }

@@ -37,6 +37,7 @@ static void item_pick(struct br_turn *t, const struct br_dev_item *item, uint32_
     if (!kv_extend(t, item->seq, keep, s->n_kv + rows))
         return;
     s->in_step = true;
+    s->first_step_ns = s->first_step_ns ? s->first_step_ns : br_now_ns();
     step->seq[step->n] = item->seq;
     step->dropped[step->n] = false;
     step->items[step->n++] = (struct br_step_item){

@@ -67,6 +67,7 @@ struct br_turn_output {
     const struct br_token *tokens; /* valid during the call */
     enum br_end end;
     const char *error; /* with BR_END_FAILED */
+    double queued_s;   /* with the first token from here: from its arrival to its first step; else 0 */
 };
 
 /* An order (see br_turn_order) has been carried out, or not. */

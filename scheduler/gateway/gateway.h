@@ -39,9 +39,10 @@ struct br_gateway_config {
     uint32_t ping_ms;           /* a silent stream gets a comment line this often (proxies, dead clients); 0: 30 s */
     uint64_t max_out_bytes;     /* waiting for one client that does not read; more: its sequences are cancelled */
     uint64_t slow_out_bytes;    /* above this its sequences are to pause; 0: an eighth of max_out_bytes */
-    const char *traces;         /* where spans go (otlp.h); NULL: nowhere */
-    bool log_content;           /* prompts and answers go to the log */
-    const char *admin_listen;   /* "host:port" where operators' endpoints are instead; NULL: none */
+    const char *tls_cert, *tls_key; /* PEM files; NULL: plain HTTP. The operators' listener is always plain */
+    const char *traces;             /* where spans go (otlp.h); NULL: nowhere */
+    bool log_content;               /* prompts and answers go to the log */
+    const char *admin_listen;       /* "host:port" where operators' endpoints are instead; NULL: none */
 };
 
 /* What a client asks to be done about a model: POST /models/... */
@@ -96,6 +97,8 @@ uint32_t br_gateway_open_calls(const struct br_gateway *gateway);
 void br_gateway_stop(struct br_gateway *gateway);
 int br_gateway_port(const struct br_gateway *gateway);
 int br_gateway_admin_port(const struct br_gateway *gateway); /* -1: none */
+/* Reads the files of tls_cert and tls_key again; an error changes nothing. */
+int br_gateway_reload_tls(struct br_gateway *gateway, struct br_err *err);
 /* From now on only these keys are let in; takes the list's keys (see auth.h). Requests under way go on. */
 void br_gateway_set_keys(struct br_gateway *gateway, struct br_key_list *keys);
 

@@ -73,12 +73,17 @@ test('spans: one request, from its caller to the device', async () => {
   for (let i = 0; i < 100 && read().length === 0; i++) await new Promise((r) => setTimeout(r, 50)); // once a second
   const spans = read(), root = spans.find((s) => s.name === 'llm_request');
   assert.equal(root.parentSpanId, '00f067aa0ba902b7');
-  for (const name of ['queue', 'prefill', 'decode']) {
+  for (const name of ['queue', 'prefill', 'decode', 'turn']) {
     const span = spans.find((s) => s.name === name);
     assert.equal(span.parentSpanId, root.spanId);
     assert.ok(BigInt(span.startTimeUnixNano) >= BigInt(root.startTimeUnixNano));
     assert.ok(BigInt(span.endTimeUnixNano) <= BigInt(root.endTimeUnixNano));
   }
+  const turns = spans.filter((s) => s.name === 'turn');
+  const rows = turns.flatMap((s) => s.attributes).filter((a) => a.key === 'briareus.rows');
+  // All rows of the prompt and of all tokens but the last one, which is never fed back. A token is a byte here, and the
+  // prompt begins with a BOS.
+  assert.equal(rows.reduce((sum, a) => sum + Number(a.value.intValue), 0), secret.length + 7);
 });
 
 test('metrics on the operators\' listener only', async () => {
@@ -91,6 +96,18 @@ test('metrics on the operators\' listener only', async () => {
   assert.ok(value('vllm:request_queue_time_seconds_count{model_name="qwen72b-0"}') >= 2);
   assert.ok(text.includes('briareus_weights_loaded_bytes_total{node='));
   assert.equal((await fetch(`${admin}/v1/models`)).status, 404);
+});
+
+test('dashboard and alerts ask for metrics that there are', async () => {
+  const families = new Set((await (await fetch(`${admin}/metrics`)).text()).split('\n')
+    .filter((l) => l.startsWith('# TYPE ')).map((l) => l.split(' ')[2]));
+  const dashboard = JSON.parse(readFileSync(join(source, 'deploy/grafana/briareus.json'), 'utf8'));
+  const asked = dashboard.panels.flatMap((p) => p.targets.map((t) => t.expr)).join(' ') +
+    ' ' + dashboard.templating.list.map((v) => v.query).join(' ') + ' ' +
+    readFileSync(join(source, 'deploy/prometheus/rules.yml'), 'utf8').match(/expr:.*(\n {10}.*)*/g).join(' ');
+  const names = [...new Set(asked.match(/\b(?:vllm:|briareus_)\w+/g))].map((n) => n.replace(/_bucket$/, ''));
+  assert.ok(names.length > 20);
+  assert.deepEqual(names.filter((n) => !families.has(n)), []);
 });
 
 test('a key is added while it serves', async () => {

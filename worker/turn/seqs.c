@@ -47,6 +47,7 @@ void turn_seq_end(struct br_turn *t, uint32_t index, const struct br_token *toke
 {
     struct turn_seq *s = &t->seqs[index];
     assert(s->id && !s->in_step);
+    turn_moments_end(t, s);
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_END, .slot = s->slot, .seq = index});
     if (!s->forgotten)
         turn_emit(t, s, token, end, error);

@@ -144,6 +144,7 @@ static void item_stepped(struct br_turn *t, uint32_t index, const struct br_step
     struct turn_seq *s = &t->seqs[index];
     s->in_step = false;
     s->n_kv += item->n_ids;
+    turn_moments_step(t, s, item->n_ids);
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_STEPPED,
                                         .slot = s->slot,
                                         .seq = index,

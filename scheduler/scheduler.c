@@ -137,7 +137,11 @@ static int start_gateway(struct daemon *d)
                                         .idle_timeout_ms = (uint32_t)(c->idle_timeout_s * 1000),
                                         .max_out_bytes = c->max_out_bytes,
                                         .slow_out_bytes = c->slow_out_bytes,
-                                        .admin_listen = c->admin_listen};
+                                        .admin_listen = c->admin_listen,
+                                        .tls_cert = c->tls_cert,
+                                        .tls_key = c->tls_key,
+                                        .traces = c->traces,
+                                        .log_content = c->log_content};
     struct br_gateway_backend backend = br_service_backend(d->service);
     if (br_gateway_start(&d->loop, &gateway, &backend, &d->gateway, d->err))
         return d->err->code;
@@ -165,9 +169,23 @@ static void on_keys(void *ctx)
     d->keys = keys;
 }
 
+static void on_tls(void *ctx)
+{
+    struct daemon *d = ctx;
+    struct br_err err;
+    if (!d->gateway || d->stopping)
+        return;
+    if (br_gateway_reload_tls(d->gateway, &err))
+        br_log(BR_ERROR, "tls_refused", "why=%s", BR_Q(err.msg));
+    else
+        br_log(BR_INFO, "tls_read", "cert=%s", BR_Q(d->config->tls_cert));
+}
+
 static int open_keys(struct daemon *d, struct br_err *err)
 {
     d->reload = br_reload_start(&d->loop);
+    if (d->config->tls_cert && br_reload_add(d->reload, d->config->tls_cert, on_tls, d, err))
+        return err->code;
     if (!d->config->api_keys)
         return 0;
     if (br_keys_read(d->config->api_keys, &d->keys, err))

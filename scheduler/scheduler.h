@@ -25,9 +25,12 @@ struct br_scheduler_config {
     uint32_t max_unfinished, max_devices, max_connections, max_choices;
     uint64_t max_head_bytes, max_body_bytes, max_out_bytes, slow_out_bytes;
     double request_timeout_s, idle_timeout_s;
-    char *admin_listen; /* "host:port" of operators' endpoints; NULL: among the others */
-    char *api_keys;     /* file of keys (gateway/auth.h); NULL: nobody is asked for one */
-    int ready_fd;       /* the port is written here, as text and a newline, when it serves; -1: nobody asks */
+    char *admin_listen;       /* "host:port" of operators' endpoints; NULL: among the others */
+    char *tls_cert, *tls_key; /* PEM files; NULL: plain HTTP */
+    char *traces;             /* where spans go (gateway/otlp.h); NULL: nowhere */
+    bool log_content;         /* prompts and answers go to the log */
+    char *api_keys;           /* file of keys (gateway/auth.h); NULL: nobody is asked for one */
+    int ready_fd;             /* the port is written here, as text and a newline, when it serves; -1: nobody asks */
 };
 
 /* Serves until SIGTERM or SIGINT; 0 after a clean stop. */

@@ -278,6 +278,8 @@ static void on_tokens(struct br_service *s, struct sched_device *d, const Briare
     free(tokens);
     if (before == 0 && seq->n_tokens)
         service_trace_streams(s, seq);
+    if (seq->call && msg->queued_s > 0)
+        br_gateway_first_step(seq->call, msg->queued_s);
     if (seq->n_tokens > before) {
         service_trial_passed(d, seq);
         service_fleet_event(
@@ -345,6 +347,27 @@ static void on_report(struct br_service *s, struct sched_device *d, const Briare
         report_slot(s, d, r->slots[i]);
 }
 
+/* Of sequences that its clients wait for; what makes no sense is left out. */
+static void on_moments(struct br_service *s, const struct sched_device *d, const Briareus__Moments *msg)
+{
+    char device[80];
+    int64_t now_ns = br_now_ns();
+    snprintf(device, sizeof device, "%s/%u", d->node, d->number);
+    for (size_t i = 0; i < msg->n_moments; i++) {
+        const Briareus__Moment *m = msg->moments[i];
+        const struct sched_seq *seq = seqtab_find(s->seqs, m->seq);
+        struct br_gateway_moment moment = {
+            .kind = (enum br_moment_kind)m->kind, .steps = m->steps, .rows = m->rows, .bytes = m->bytes};
+        if (!seq || !seq->call || m->kind > BR_MOMENT_SWAP_IN || !(m->ago_s >= 0 && m->ago_s < 1e6) ||
+            !(m->took_s >= 0 && m->took_s <= m->ago_s))
+            continue;
+        moment.begin_ns = now_ns - (int64_t)(m->ago_s * 1e9);
+        moment.end_ns = moment.begin_ns + (int64_t)(m->took_s * 1e9);
+        moment.device = device;
+        br_gateway_moment(seq->call, m->seq, &moment);
+    }
+}
+
 static void on_frame(void *ctx, struct br_link_peer *peer, const Briareus__Frame *frame)
 {
     struct br_service *s = ctx;
@@ -355,6 +378,8 @@ static void on_frame(void *ctx, struct br_link_peer *peer, const Briareus__Frame
         on_tokens(s, d, frame->tokens);
     else if (frame->body_case == BRIAREUS__FRAME__BODY_REPORT)
         on_report(s, d, frame->report);
+    else if (frame->body_case == BRIAREUS__FRAME__BODY_MOMENTS)
+        on_moments(s, d, frame->moments);
     else if (frame->body_case == BRIAREUS__FRAME__BODY_MODEL_DONE)
         service_order_done(s, d, frame->model_done);
 }

@@ -1,5 +1,7 @@
 /* GET /metrics: what the service knows of queues, models and devices. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/metrics.h"
 #include "scheduler/service_impl.h"
@@ -31,6 +33,20 @@ static void put_model(const struct br_service *s, struct br_buf *out, uint32_t m
     br_buf_free(&labels);
 }
 
+/* Of the memory that weights leave on the device where the model's weights are; the fullest one's, if on several. */
+static double kv_usage(const struct br_service *s, uint32_t model)
+{
+    double most = 0;
+    for (uint32_t i = 0; i < s->n_devices; i++) {
+        const struct sched_device *d = &s->devices[i];
+        double kv = (double)d->transfers.device_kv_bytes;
+        double room = (double)d->memory_bytes - (double)d->transfers.device_weight_bytes;
+        if (d->used && d->places[model].resident_bytes && room > 0 && kv / room > most)
+            most = kv / room;
+    }
+    return most < 1 ? most : 1;
+}
+
 static void put_queues(struct br_service *s, struct br_buf *out)
 {
     struct model_queue *q = queues(s);
@@ -41,6 +57,9 @@ static void put_queues(struct br_service *s, struct br_buf *out)
     br_metric_family(out, "vllm:num_requests_waiting", "gauge", "Sequences that wait for their first step.");
     for (uint32_t i = 0; i < n; i++)
         put_model(s, out, i, "vllm:num_requests_waiting", q[i].waiting);
+    br_metric_family(out, "vllm:kv_cache_usage_perc", "gauge", "KV on the model's device; 1: all that weights leave.");
+    for (uint32_t i = 0; i < n; i++)
+        put_model(s, out, i, "vllm:kv_cache_usage_perc", kv_usage(s, i));
     br_metric_family(out, "briareus_model_request_rate", "gauge", "Requests a second expected of the model.");
     for (uint32_t i = 0; i < n; i++)
         put_model(s, out, i, "briareus_model_request_rate", br_fleet_rate(s->fleet, i, br_now_s()));
@@ -134,6 +153,37 @@ static void put_devices(struct br_service *s, struct br_buf *out)
     br_buf_free(&labels);
 }
 
+/* ---- what memory costs: proto/transfers.h has the list ---- */
+
+static void put_transfer(struct br_service *s, const struct br_transfer_counter *counter, const char *name,
+                         struct br_buf *out)
+{
+    struct br_buf labels = {0};
+    for (uint32_t d = 0; d < s->n_devices; d++) {
+        if (!s->devices[d].used)
+            continue;
+        device_labels(&labels, &s->devices[d]);
+        if (*counter->label)
+            br_buf_printf(&labels, ",%s", counter->label);
+        br_metric_put(out, name, &labels, br_transfer_value(&s->devices[d].transfers, counter));
+    }
+    br_buf_free(&labels);
+}
+
+static void put_transfers(struct br_service *s, struct br_buf *out)
+{
+    uint32_t n;
+    const struct br_transfer_counter *counters = br_transfer_counters(&n);
+    char name[96] = "", before[96] = "";
+    for (uint32_t i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "briareus_%s", counters[i].metric);
+        if (strcmp(name, before) != 0)
+            br_metric_family(out, name, br_transfer_is_gauge(&counters[i]) ? "gauge" : "counter", counters[i].help);
+        put_transfer(s, &counters[i], name, out);
+        strcpy(before, name);
+    }
+}
+
 /* ---- models on devices ---- */
 
 static double of_resident(const struct sched_place *p)
@@ -190,6 +240,7 @@ void service_metrics(void *ctx, struct br_buf *out)
     put_totals(s, out);
     put_queues(s, out);
     put_devices(s, out);
+    put_transfers(s, out);
     for (size_t i = 0; i < sizeof place_rows / sizeof *place_rows; i++) {
         br_metric_family(out, place_rows[i].name, "gauge", place_rows[i].help);
         put_place_row(s, i, out);

@@ -131,6 +131,7 @@ static void answer_whole_choice(struct br_gateway_call *call, struct br_choice *
     answer.text = text.data;
     answer.len = text.len;
     answer.logprobs = request->base.sampling.logprobs >= 0 ? &choice->logprobs : NULL;
+    br_watch_content(call, "content_given", text.data, text.len);
     br_buf_puts(out, choice->index ? "," : "");
     br_answer_choice(request, &answer, out);
     br_buf_free(&text);
@@ -321,6 +322,7 @@ static int call_model(struct br_gateway_call *call)
 
 static void call_parsed(struct br_gateway_call *call)
 {
+    br_watch_content(call, "content_asked", call->body.data, call->body.len);
     br_buf_free(&call->body);
     if (call->rc < 0 || call_model(call) < 0 || br_watch_model(call) < 0) {
         call_refuse(call, &call->problem);

@@ -39,6 +39,8 @@ void conn_release(struct conn *conn)
         server->n_conns--;
     br_http_free(&conn->http);
     br_buf_free(&conn->inflight);
+    br_buf_free(&conn->sealed);
+    br_tls_free(conn->tls);
     if (server->n_spare < SERVER_SPARE && !server->stopping) {
         conn->next = server->spare;
         server->spare = conn;
@@ -93,24 +95,31 @@ static void on_written(uv_write_t *write, int status)
         conn_mark(conn);
 }
 
+/* What goes to the socket. */
+static struct br_buf *conn_out(struct conn *conn)
+{
+    return conn->tls ? &conn->sealed : &conn->http.out;
+}
+
 static int conn_try_write(struct conn *conn)
 {
-    uv_buf_t buf = uv_buf_init(conn->http.out.data, (unsigned)conn->http.out.len);
+    struct br_buf *out = conn_out(conn);
+    uv_buf_t buf = uv_buf_init(out->data, (unsigned)out->len);
     int n = uv_try_write((uv_stream_t *)&conn->tcp, &buf, 1);
     if (n == UV_EAGAIN)
         return 0;
     if (n > 0)
-        br_buf_consume(&conn->http.out, (size_t)n);
+        br_buf_consume(out, (size_t)n);
     return n < 0 ? n : 0;
 }
 
 /* Hands `out` to libuv and goes on gathering in what was `inflight`. */
 static int conn_queue_write(struct conn *conn)
 {
-    struct br_buf swap = conn->inflight;
+    struct br_buf swap = conn->inflight, *out = conn_out(conn);
     uv_buf_t buf;
-    conn->inflight = conn->http.out;
-    conn->http.out = swap;
+    conn->inflight = *out;
+    *out = swap;
     buf = uv_buf_init(conn->inflight.data, (unsigned)conn->inflight.len);
     conn->writing = true;
     conn->write.data = conn;
@@ -119,7 +128,7 @@ static int conn_queue_write(struct conn *conn)
 
 static size_t conn_unsent(const struct conn *conn)
 {
-    return conn->http.out.len + uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
+    return conn->http.out.len + conn->sealed.len + uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
 }
 
 static void on_shutdown(uv_shutdown_t *shutdown, int status)
@@ -159,13 +168,14 @@ static void conn_pace(struct conn *conn)
 
 static void conn_send(struct conn *conn)
 {
-    int rc = 0;
-    if (!conn->writing && conn->http.out.len > 0) {
+    struct br_buf *out = conn_out(conn);
+    int rc = conn->tls && !conn->writing ? br_tls_send(conn->tls, &conn->http.out, &conn->sealed) : 0;
+    if (rc == 0 && !conn->writing && out->len > 0) {
         rc = conn_try_write(conn);
-        if (rc == 0 && conn->http.out.len > 0)
+        if (rc == 0 && out->len > 0)
             rc = conn_queue_write(conn);
-        else if (conn->http.out.cap > BR_HTTP_KEEP)
-            br_buf_free(&conn->http.out);
+        else if (out->cap > BR_HTTP_KEEP)
+            br_buf_free(out);
     }
     if (rc < 0)
         conn_close(conn);
@@ -183,11 +193,29 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = uv_buf_init(conn->server->input, SERVER_READ);
 }
 
+/* What is no TLS, or not of a kind that is spoken here, ends the connection; what can be said of it is said. */
+static void conn_receive_sealed(struct conn *conn, const char *data, size_t len)
+{
+    struct br_buf plain = {0};
+    int rc = br_tls_receive(conn->tls, data, len, &plain, &conn->sealed);
+    if (plain.len)
+        br_http_feed(&conn->http, plain.data, plain.len);
+    br_buf_free(&plain);
+    if (rc == 0)
+        return;
+    if (!conn->writing && conn->sealed.len)
+        conn_try_write(conn);
+    conn_close(conn);
+}
+
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
     struct conn *conn = stream->data;
     if (n > 0) {
-        br_http_feed(&conn->http, buf->base, (size_t)n);
+        if (conn->tls)
+            conn_receive_sealed(conn, buf->base, (size_t)n);
+        else
+            br_http_feed(&conn->http, buf->base, (size_t)n);
         conn_mark(conn);
     } else if (n == UV_EOF) {
         conn->eof = true;
@@ -215,7 +243,7 @@ static void conn_read(struct conn *conn)
 static void conn_settle(struct conn *conn)
 {
     struct br_http *http = &conn->http;
-    if (conn->writing || http->out.len > 0)
+    if (conn->writing || conn->sealed.len > 0 || (http->out.len > 0 && !conn->eof))
         return;
     if (conn->eof) {
         conn_close(conn);
@@ -223,7 +251,13 @@ static void conn_settle(struct conn *conn)
     }
     if (http->draining && http->state == BR_HTTP_IDLE)
         http->state = BR_HTTP_CLOSING;
-    if (http->state == BR_HTTP_CLOSING)
+    if (http->state != BR_HTTP_CLOSING)
+        return;
+    if (conn->tls && !conn->lingering) {
+        br_tls_finish(conn->tls, &conn->sealed);
+        conn_send(conn);
+    }
+    if (!conn->closed)
         conn_linger(conn);
 }
 
@@ -260,7 +294,7 @@ static void on_timer(uv_timer_t *timer)
     struct conn *conn = timer->data;
     enum conn_wait wait = conn->wait;
     conn->wait = CONN_NONE;
-    if (wait == CONN_REQUEST && conn->http.state != BR_HTTP_IDLE)
+    if (wait == CONN_REQUEST && conn->http.state != BR_HTTP_IDLE && conn->http.state <= BR_HTTP_BODY)
         on_request_late(conn);
     else if (wait == CONN_SENDING && conn_unsent(conn) < conn->unsent)
         conn_arm(conn); /* slow, but moving */
@@ -272,6 +306,8 @@ static enum conn_wait conn_waits(const struct conn *conn)
 {
     if (conn->lingering)
         return CONN_LINGER;
+    if (conn->tls && !br_tls_ready(conn->tls))
+        return CONN_REQUEST;
     if (conn->writing)
         return CONN_SENDING;
     if (conn->http.state == BR_HTTP_IDLE && conn->http.served > 0)

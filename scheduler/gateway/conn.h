@@ -24,6 +24,8 @@ struct conn {
     uv_write_t write;
     uv_shutdown_t shutdown;
     struct br_buf inflight; /* being written */
+    struct br_tls *tls;     /* owned; NULL: plain */
+    struct br_buf sealed;   /* with TLS: what http.out has become */
     enum conn_wait wait;
     uint64_t waits_for; /* number of the request that the timer is for */
     size_t unsent;      /* when the timer was set */

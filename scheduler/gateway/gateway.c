@@ -16,6 +16,9 @@ static void gateway_free_if_done(struct br_gateway *gateway)
         return;
     br_auth_destroy(gateway->auth);
     br_metrics_free(&gateway->metrics);
+    br_tls_context_free(gateway->tls);
+    free(gateway->tls_cert);
+    free(gateway->tls_key);
     free(gateway);
 }
 
@@ -77,6 +80,34 @@ static void on_slow(struct br_http *http, bool slow)
         br_call_pace(http->call, slow);
 }
 
+static int gateway_tls(struct br_gateway *gateway, struct br_server_config *server, struct br_err *err)
+{
+    const struct br_gateway_config *config = &gateway->config;
+    if (!config->tls_cert && !config->tls_key)
+        return 0;
+    if (!config->tls_cert || !config->tls_key)
+        return br_err_set(err, BR_EINVAL, "tls-cert and tls-key belong together: both PEM files are needed");
+    gateway->tls_cert = br_strdup(config->tls_cert);
+    gateway->tls_key = br_strdup(config->tls_key);
+    if (br_tls_context_load(gateway->tls_cert, gateway->tls_key, &gateway->tls, err))
+        return err->code;
+    server->tls = gateway->tls;
+    return 0;
+}
+
+int br_gateway_reload_tls(struct br_gateway *gateway, struct br_err *err)
+{
+    struct br_tls_context *tls;
+    if (!gateway->tls || gateway->stopping)
+        return 0;
+    if (br_tls_context_load(gateway->tls_cert, gateway->tls_key, &tls, err))
+        return err->code;
+    br_server_set_tls(gateway->server, tls);
+    br_tls_context_free(gateway->tls);
+    gateway->tls = tls;
+    return 0;
+}
+
 /* The operators' listener: few connections, the same limits. */
 static int gateway_admin(struct br_gateway *gateway, struct br_server_config server,
                          const struct br_server_handler *handler, struct br_err *err)
@@ -115,16 +146,21 @@ int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, co
     gateway->loop = loop;
     gateway->config = *config;
     gateway->backend = *backend;
-    if (br_server_start(loop, &server, &handler, &gateway->server, err) < 0) {
-        free(gateway);
+    if (gateway_tls(gateway, &server, err) || br_server_start(loop, &server, &handler, &gateway->server, err) < 0) {
+        gateway->stopping = true;
+        gateway_free_if_done(gateway);
         return err->code;
     }
+    server.tls = NULL;
     gateway_ping(gateway);
-    if (gateway_admin(gateway, server, &handler, err)) {
+    if ((config->traces && br_otlp_start(loop, config->traces, &gateway->otlp, err)) ||
+        gateway_admin(gateway, server, &handler, err)) {
         br_gateway_stop(gateway);
         return err->code;
     }
-    gateway->config.host = gateway->config.admin_listen = NULL; /* the caller's; not needed again */
+    gateway->config.host = gateway->config.admin_listen = gateway->config.traces =
+        NULL; /* the caller's; not needed again */
+    gateway->config.tls_cert = gateway->config.tls_key = NULL;
     *out = gateway;
     return 0;
 }
@@ -153,6 +189,8 @@ void br_gateway_stop(struct br_gateway *gateway)
             br_call_stop(call);
     }
     br_admin_stop(gateway);
+    br_otlp_stop(gateway->otlp);
+    gateway->otlp = NULL;
     uv_close((uv_handle_t *)&gateway->ping, on_ping_closed);
     if (gateway->admin)
         br_server_stop(gateway->admin, on_admin_closed, gateway);

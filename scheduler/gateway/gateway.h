@@ -39,7 +39,10 @@ struct br_gateway_config {
     uint32_t ping_ms;           /* a silent stream gets a comment line this often (proxies, dead clients); 0: 30 s */
     uint64_t max_out_bytes;     /* waiting for one client that does not read; more: its sequences are cancelled */
     uint64_t slow_out_bytes;    /* above this its sequences are to pause; 0: an eighth of max_out_bytes */
-    const char *admin_listen;   /* "host:port" where operators' endpoints are instead; NULL: none */
+    const char *tls_cert, *tls_key; /* PEM files; NULL: plain HTTP. The operators' listener is always plain */
+    const char *traces;             /* where spans go (otlp.h); NULL: nowhere */
+    bool log_content;               /* prompts and answers go to the log */
+    const char *admin_listen;       /* "host:port" where operators' endpoints are instead; NULL: none */
 };
 
 /* What a client asks to be done about a model: POST /models/... */
@@ -94,6 +97,8 @@ uint32_t br_gateway_open_calls(const struct br_gateway *gateway);
 void br_gateway_stop(struct br_gateway *gateway);
 int br_gateway_port(const struct br_gateway *gateway);
 int br_gateway_admin_port(const struct br_gateway *gateway); /* -1: none */
+/* Reads the files of tls_cert and tls_key again; an error changes nothing. */
+int br_gateway_reload_tls(struct br_gateway *gateway, struct br_err *err);
 /* From now on only these keys are let in; takes the list's keys (see auth.h). Requests under way go on. */
 void br_gateway_set_keys(struct br_gateway *gateway, struct br_key_list *keys);
 
@@ -112,5 +117,19 @@ void br_gateway_tokens(struct br_gateway_call *call, uint64_t seq, const struct 
 /* What became of an order; admin is gone afterwards. json: the answer's body. */
 void br_gateway_ordered(struct br_gateway_admin *admin, const char *json);
 void br_gateway_order_refused(struct br_gateway_admin *admin, int status, double retry_after_s, const char *message);
+/* Of a sequence of this call: its first step began so long after it was accepted. */
+void br_gateway_first_step(struct br_gateway_call *call, double queue_s);
+
+/* What a device did for a sequence. */
+enum br_moment_kind { BR_MOMENT_TURN, BR_MOMENT_SWAP_OUT, BR_MOMENT_SWAP_IN };
+struct br_gateway_moment {
+    enum br_moment_kind kind;
+    int64_t begin_ns, end_ns; /* monotonic, of this process */
+    uint32_t steps, rows;     /* TURN: of the sequence */
+    uint64_t bytes;           /* SWAP: KV */
+    const char *device;
+};
+/* For traces; ignored when nobody traces the call. */
+void br_gateway_moment(struct br_gateway_call *call, uint64_t seq, const struct br_gateway_moment *moment);
 
 #endif

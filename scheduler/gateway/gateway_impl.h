@@ -3,6 +3,7 @@
 #define BRIAREUS_SCHEDULER_GATEWAY_GATEWAY_IMPL_H
 
 #include "scheduler/gateway/choice.h"
+#include "scheduler/gateway/otlp.h"
 #include "scheduler/gateway/server.h"
 #include "scheduler/gateway/watch.h"
 
@@ -10,9 +11,12 @@ struct br_gateway {
     uv_loop_t *loop;
     struct br_gateway_config config;
     struct br_gateway_backend backend;
-    struct br_server *server; /* NULL once it is closed */
-    struct br_server *admin;  /* operators' listener, the same; NULL also if there is none */
-    struct br_auth *auth;     /* owned; NULL: no keys are asked for */
+    struct br_server *server;   /* NULL once it is closed */
+    struct br_server *admin;    /* operators' listener, the same; NULL also if there is none */
+    struct br_auth *auth;       /* owned; NULL: no keys are asked for */
+    struct br_tls_context *tls; /* owned; NULL: plain HTTP */
+    char *tls_cert, *tls_key;   /* owned */
+    struct br_otlp *otlp;       /* owned; NULL: no spans */
     struct br_gateway_metrics metrics;
     struct br_gateway_call *calls;
     struct br_gateway_admin *admins; /* orders about models under way */

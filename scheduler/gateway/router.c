@@ -130,6 +130,8 @@ static void route_metrics(struct br_http *http, const char *rest)
     br_metrics_put(&gateway->metrics, &body);
     if (gateway->auth)
         br_auth_metrics(gateway->auth, &body);
+    if (gateway->otlp)
+        br_otlp_metrics(gateway->otlp, &body);
     if (gateway->backend.metrics)
         gateway->backend.metrics(gateway->backend.ctx, &body);
     br_http_answer(http, 200, "text/plain; version=0.0.4; charset=utf-8", "", body.data, body.len);

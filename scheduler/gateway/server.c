@@ -78,6 +78,8 @@ static void on_connection(uv_stream_t *listener, int status)
     }
     uv_tcp_nodelay(&conn->tcp, 1);
     uv_tcp_keepalive(&conn->tcp, 1, SERVER_KEEPALIVE_S);
+    if (server->config.tls)
+        conn->tls = br_tls_accept(server->config.tls);
     if (conn->excess)
         br_http_fail(&conn->http, 503, "Too many connections are open: try again later.");
     conn_mark(conn);
@@ -150,6 +152,11 @@ int br_server_port(const struct br_server *server)
         return -1;
     return addr.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)&addr)->sin6_port)
                                       : ntohs(((struct sockaddr_in *)&addr)->sin_port);
+}
+
+void br_server_set_tls(struct br_server *server, struct br_tls_context *tls)
+{
+    server->config.tls = tls;
 }
 
 uint32_t br_server_connections(const struct br_server *server)

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "scheduler/gateway/http.h"
+#include "scheduler/gateway/tls.h"
 
 struct br_server;
 
@@ -21,6 +22,7 @@ struct br_server_config {
     uint32_t idle_timeout_ms;   /* between requests; and without any progress in sending; 0: none */
     uint64_t max_out_bytes;     /* unsent bytes of a stream above which its client counts as gone */
     uint64_t slow_out_bytes;    /* ... as slow, until a quarter of it is left */
+    struct br_tls_context *tls; /* borrowed; NULL: plain TCP */
 };
 
 /* request and gone as in http.h; http->call is the handler's; http->ctx is this module's. */
@@ -38,6 +40,9 @@ int br_server_port(const struct br_server *server);
 void *br_server_ctx(const struct br_http *http);
 struct br_server *br_server_of(const struct br_http *http); /* that it came to */
 uint32_t br_server_connections(const struct br_server *server);
+
+/* Of connections that come from now on; borrowed. */
+void br_server_set_tls(struct br_server *server, struct br_tls_context *tls);
 
 /* No new connections; idle ones close, the others after the answer they wait for. */
 void br_server_drain(struct br_server *server);

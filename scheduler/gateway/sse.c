@@ -78,6 +78,7 @@ void br_sse_deliver(struct br_gateway_call *call, struct br_choice *choice)
     struct br_answer_choice chunk = {.index = choice->index, .text = choice->text.data, .len = choice->ready};
     chunk.logprobs = call->request.base.sampling.logprobs >= 0 ? &choice->logprobs : NULL;
     if (chunk.len > 0 || (ended && choice->logprobs.tokens.len > 0)) {
+        br_watch_content(call, "content_given", chunk.text, chunk.len);
         sse_chunk(call, &chunk);
         br_answer_logprobs_clear(&choice->logprobs);
         br_choice_given(choice);

@@ -6,10 +6,24 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "scheduler/gateway/gateway_impl.h"
+#include "scheduler/gateway/spans.h"
 
 static double seconds(int64_t from_ns, int64_t to_ns)
 {
     return (double)(to_ns - from_ns) * 1e-9;
+}
+
+static void trace_begin(struct br_gateway_call *call)
+{
+    struct br_watch *w = &call->watch;
+    const char *parent = call->http->header[BR_HEADER_TRACEPARENT];
+    const char *state = call->http->header[BR_HEADER_TRACESTATE];
+    w->traced = call->gateway->otlp || *parent;
+    if (!w->traced)
+        return;
+    br_traceparent_begin(&w->trace, parent);
+    if (w->trace.has_parent && strlen(state) < BR_HTTP_HEADER_VALUE - 1) /* a longer one was cut */
+        strcpy(w->tracestate, state);
 }
 
 int br_watch_begin(struct br_gateway_call *call)
@@ -17,6 +31,8 @@ int br_watch_begin(struct br_gateway_call *call)
     struct br_watch *w = &call->watch;
     struct br_client *client = call->http->client;
     w->began_ns = br_now_ns();
+    w->began_wall_ns = br_wall_ns();
+    trace_begin(call);
     w->queue_s = -1;
     if (!client)
         return 0;
@@ -47,6 +63,8 @@ static uint64_t prompt_tokens(const struct br_gateway_call *call)
 int br_watch_bound(struct br_gateway_call *call)
 {
     struct br_watch *w = &call->watch;
+    if (w->traced)
+        br_traceparent_pass(&w->trace, call->request.base.traceparent);
     if (!w->client)
         return 0;
     if (br_client_charge(w->client, prompt_tokens(call), br_now_s(), &call->problem))
@@ -132,6 +150,30 @@ void br_watch_tokens(struct br_gateway_call *call, struct br_choice *choice, uin
     watch_gaps(w, choice, n, now_ns);
 }
 
+void br_gateway_first_step(struct br_gateway_call *call, double queue_s)
+{
+    struct br_watch *w = &call->watch;
+    double most_s = seconds(w->began_ns, br_now_ns());
+    if (w->queue_s < 0 && queue_s >= 0)
+        w->queue_s = queue_s < most_s ? queue_s : most_s;
+}
+
+void br_gateway_moment(struct br_gateway_call *call, uint64_t seq, const struct br_gateway_moment *moment)
+{
+    for (uint32_t i = 0; i < call->n_choices; i++)
+        if (call->choices[i].seq == seq)
+            br_spans_of_moment(call, i, moment);
+}
+
+void br_watch_content(const struct br_gateway_call *call, const char *what, const char *text, size_t len)
+{
+    char copy[512];
+    if (!call->gateway->config.log_content || len == 0)
+        return;
+    snprintf(copy, sizeof copy, "%.*s", (int)(len < sizeof copy ? len : sizeof copy - 1), text);
+    br_log(BR_INFO, what, "req=%s bytes=%zu text=%s", call->request.id, len, BR_Q(copy));
+}
+
 /* ---- the end ---- */
 
 static enum br_finish finish_of(const struct br_watch *w)
@@ -192,6 +234,7 @@ void br_watch_end(struct br_gateway_call *call)
     int64_t now_ns = br_now_ns();
     count_end(call, now_ns);
     log_end(call, now_ns);
+    br_spans_of_call(call, now_ns);
     if (!w->client)
         return;
     if (!w->accepted && w->charged)

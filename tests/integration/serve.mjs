@@ -9,8 +9,11 @@ export const source = process.env.BRIAREUS_SOURCE ?? new URL('../..', import.met
 export const bin = join(process.env.BRIAREUS_BIN ?? join(source, 'build/bin'), 'briareus');
 export const names = ['prophet', 'hacker', 'newton'];
 
-/** A log line `k=v k="v w"` as an object. */
+/** A log line `k=v k="v w"`, or a JSON one, as an object of strings. */
 export function parseLine(line) {
+  if (line.startsWith('{')) { // --log-format json
+    try { return Object.fromEntries(Object.entries(JSON.parse(line)).map(([k, v]) => [k, String(v)])); } catch { return {}; }
+  }
   const out = {};
   for (const m of line.matchAll(/(\w+)=("(?:[^"\\]|\\.)*"|\S*)/g)) {
     out[m[1]] = m[2].startsWith('"') ? m[2].slice(1, -1) : m[2];

@@ -9,6 +9,7 @@
 #include "proto/convert.h"
 #include "scheduler/link/link.h"
 #include "worker/node/answers.h"
+#include "worker/node/moments.h"
 #include "worker/node/results.h"
 #include "worker/node/said.h"
 
@@ -25,6 +26,7 @@ struct agent {
     const struct br_weight_store *store;
     struct br_turn *turn;
     struct results *results;
+    struct moments *moments;
     struct br_trace *trace; /* owned; NULL: none */
     struct answers *answers;
     struct br_link_client *link;
@@ -45,6 +47,11 @@ static void on_output(void *ctx, const struct br_turn_output *output)
     struct agent *a = ctx;
     results_push(a->results, output);
     uv_async_send(&a->wake);
+}
+
+static void on_moment(void *ctx, const struct br_turn_moment *moment)
+{
+    moments_push(((struct agent *)ctx)->moments, moment); /* sent with the next tokens, which follow soon */
 }
 
 static void on_drained(void *ctx)
@@ -77,6 +84,7 @@ static int send_chunk(void *ctx, const struct result_chunk *chunk)
     tokens.fence = chunk->fence;
     tokens.run = br_tokens_to_pb(chunk->first, chunk->tokens, chunk->n);
     tokens.end = chunk->end;
+    tokens.queued_s = chunk->queued_s;
     if (chunk->error)
         tokens.error = (char *)chunk->error;
     frame.body_case = BRIAREUS__FRAME__BODY_TOKENS;
@@ -92,19 +100,20 @@ static void on_flushed(uv_timer_t *timer)
     a->on_end(a->ctx);
 }
 
+static void send_answer(void *ctx, const Briareus__Frame *frame)
+{
+    send_frame(ctx, frame);
+}
+
 static void agent_flush(struct agent *a)
 {
     bool computed = __atomic_load_n(&a->drained, __ATOMIC_ACQUIRE), sent;
     if (!a->welcomed || !br_link_client_connected(a->link))
         return;
+    moments_send(a->moments, send_answer, a); /* before what ends their sequences */
     sent = results_send(a->results, send_chunk, a);
     if (computed && sent && !uv_is_active((uv_handle_t *)&a->flush))
         uv_timer_start(&a->flush, on_flushed, FLUSH_MS, 0);
-}
-
-static void send_answer(void *ctx, const Briareus__Frame *frame)
-{
-    send_frame(ctx, frame);
 }
 
 static void on_wake(uv_async_t *wake)
@@ -500,7 +509,7 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     struct agent *a = br_calloc(1, sizeof *a);
     struct br_link_limits limits = {.max_out_bytes = MAX_OUT_BYTES, .silence_ms = SILENCE_MS};
     struct br_link_client_cb link = {a, on_connected, on_frame, on_disconnected};
-    struct br_turn_cb turn = {a, on_output, on_drained, on_done};
+    struct br_turn_cb turn = {a, on_output, on_drained, on_done, on_moment};
     struct br_turn_config config;
     int rc;
     a->plan = plan;
@@ -515,6 +524,7 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     config.trace = a->trace = trace_open(&plan->config);
     config.trace_group = plan->device;
     results_create(KEEP_ENDED, &a->results);
+    a->moments = moments_create();
     a->answers = answers_create();
     handles_init(a, loop);
     rc = br_turn_create(&config, models, plan->config.n_models, &turn, &a->turn, err);
@@ -543,6 +553,7 @@ void agent_stop(struct agent *a)
 void agent_free(struct agent *a)
 {
     results_free(a->results);
+    moments_free(a->moments);
     answers_free(a->answers);
     free(a->busy_s);
     free(a);

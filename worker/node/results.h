@@ -16,6 +16,7 @@ struct result_chunk {
     const struct br_token *tokens;
     enum br_end end;
     const char *error;
+    double queued_s; /* with the first tokens from here, else 0 */
 };
 
 /* Ended sequences are kept until max_ended newer ones have ended: the scheduler has a lost one computed again. */

@@ -55,14 +55,16 @@ struct turn_seq {
     uint32_t n_given;    /* output tokens that came with it */
     br_devptr *blocks;   /* owned: block table; the first n_blocks are right */
     uint32_t n_blocks;
-    struct br_end_watch *watch; /* owned */
-    int64_t arrival_ns;
+    struct br_end_watch *watch;        /* owned */
+    int64_t arrival_ns, first_step_ns; /* first_step: 0: none yet */
     bool paused;
-    bool in_step;   /* picked for the step being built or running */
-    bool wants_in;  /* a swap-in that waits for room which is coming */
-    bool wants_out; /* a swap-out that waits for copies under way */
-    bool cancelled; /* ends at the next boundary */
-    bool forgotten; /* ... without an output */
+    struct br_turn_moment turn; /* under way, of a traced one; no steps: none is */
+    uint64_t turn_switches;     /* stats.switches at its last step */
+    bool in_step;               /* picked for the step being built or running */
+    bool wants_in;              /* a swap-in that waits for room which is coming */
+    bool wants_out;             /* a swap-out that waits for copies under way */
+    bool cancelled;             /* ends at the next boundary */
+    bool forgotten;             /* ... without an output */
 };
 
 struct turn_swap {
@@ -270,6 +272,11 @@ void turn_room_poll(struct br_turn *t); /* moves within the device that are done
 /* step.c */
 bool turn_step_start(struct br_turn *t, uint32_t slot, const struct br_dev_item *items, uint32_t n);
 void turn_step_finish(struct br_turn *t);
+
+/* moments.c: what is told of traced sequences */
+void turn_moments_step(struct br_turn *t, struct turn_seq *s, uint32_t rows);
+void turn_moments_swap(struct br_turn *t, const struct turn_swap *swap);
+void turn_moments_end(struct br_turn *t, struct turn_seq *s);
 
 /* trace.c */
 void turn_trace_begin(struct br_turn *t);

@@ -293,6 +293,7 @@ static void swap_finish(struct br_turn *t, uint32_t i)
     t->n_swaps_in -= !w.out;
     turn_busy_end(w.out ? &t->busy_kv_out : &t->busy_kv_in);
     turn_trace_swap(t, &w);
+    turn_moments_swap(t, &w);
     t->changed = true;
     if (t->seqs[w.index].id == w.seq)
         turn_kv_where(t, w.index);

@@ -22,6 +22,8 @@ void turn_emit(struct br_turn *t, const struct turn_seq *s, const struct br_toke
     struct br_turn_output out = {
         .seq = s->id, .fence = s->fence, .n = token ? 1 : 0, .tokens = token, .end = end, .error = error};
     out.first = s->n_ids - s->spec.n_prompt - out.n;
+    if (out.n && out.first == s->n_given && s->first_step_ns > s->arrival_ns)
+        out.queued_s = (double)(s->first_step_ns - s->arrival_ns) / 1e9;
     t->stats.tokens += out.n;
     t->cb.output(t->cb.ctx, &out);
 }
@@ -45,6 +47,7 @@ void turn_seq_end(struct br_turn *t, uint32_t index, const struct br_token *toke
 {
     struct turn_seq *s = &t->seqs[index];
     assert(s->id && !s->in_step);
+    turn_moments_end(t, s);
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_END, .slot = s->slot, .seq = index});
     if (!s->forgotten)
         turn_emit(t, s, token, end, error);

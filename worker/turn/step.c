@@ -37,6 +37,7 @@ static void item_pick(struct br_turn *t, const struct br_dev_item *item, uint32_
     if (!kv_extend(t, item->seq, keep, s->n_kv + rows))
         return;
     s->in_step = true;
+    s->first_step_ns = s->first_step_ns ? s->first_step_ns : br_now_ns();
     step->seq[step->n] = item->seq;
     step->dropped[step->n] = false;
     step->items[step->n++] = (struct br_step_item){
@@ -143,6 +144,7 @@ static void item_stepped(struct br_turn *t, uint32_t index, const struct br_step
     struct turn_seq *s = &t->seqs[index];
     s->in_step = false;
     s->n_kv += item->n_ids;
+    turn_moments_step(t, s, item->n_ids);
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_STEPPED,
                                         .slot = s->slot,
                                         .seq = index,

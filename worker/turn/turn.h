@@ -67,6 +67,7 @@ struct br_turn_output {
     const struct br_token *tokens; /* valid during the call */
     enum br_end end;
     const char *error; /* with BR_END_FAILED */
+    double queued_s;   /* with the first token from here: from its arrival to its first step; else 0 */
 };
 
 /* An order (see br_turn_order) has been carried out, or not. */
@@ -77,11 +78,23 @@ struct br_turn_done {
     const char *error;                 /* with rc; valid during the call */
 };
 
+/* What was done for a sequence whose spec has a traceparent. A turn: steps with none of another slot between. */
+enum br_turn_moment_kind { BR_TURN_MOMENT_TURN, BR_TURN_MOMENT_SWAP_OUT, BR_TURN_MOMENT_SWAP_IN };
+struct br_turn_moment {
+    enum br_turn_moment_kind kind;
+    uint64_t seq;
+    int64_t begin_ns, end_ns; /* monotonic */
+    uint32_t steps, rows;     /* of a turn */
+    uint64_t bytes;           /* of KV that was moved */
+};
+
 struct br_turn_cb {
     void *ctx;
     void (*output)(void *ctx, const struct br_turn_output *output); /* must not block nor call br_turn_* */
     void (*drained)(void *ctx);                                     /* after br_turn_drain: nothing is left */
     void (*done)(void *ctx, const struct br_turn_done *done);       /* as output; may be NULL: no orders are given */
+    /* As output, and before the sequence's end; may be NULL: nobody traces. */
+    void (*moment)(void *ctx, const struct br_turn_moment *moment);
 };
 
 /* Builds everything, measures the models' costs and starts the thread. A model that cannot be served gets an error in

@@ -135,6 +135,7 @@ static int start_gateway(struct daemon *d)
                                         .max_choices = c->max_choices,
                                         .header_timeout_ms = (uint32_t)(c->request_timeout_s * 1000),
                                         .idle_timeout_ms = (uint32_t)(c->idle_timeout_s * 1000),
+                                        .ping_ms = (uint32_t)(c->ping_s * 1000),
                                         .max_out_bytes = c->max_out_bytes,
                                         .slow_out_bytes = c->slow_out_bytes,
                                         .admin_listen = c->admin_listen};
@@ -227,6 +228,13 @@ static void trace_open(struct daemon *d)
         br_log(BR_WARN, "no_trace", "why=%s", BR_Q(err.msg));
 }
 
+static int generation_mode(const struct br_scheduler_config *c, struct br_err *err)
+{
+    if (strcmp(c->generation_config, "auto") == 0 || strcmp(c->generation_config, "vllm") == 0)
+        return 0;
+    return br_err_set(err, BR_EINVAL, "generation-config: '%.64s' is neither auto nor vllm", c->generation_config);
+}
+
 static int daemon_open(struct daemon *d, struct br_err *err)
 {
     const struct br_scheduler_config *c = d->config;
@@ -237,13 +245,17 @@ static int daemon_open(struct daemon *d, struct br_err *err)
                                       .max_model_len = c->max_model_len,
                                       .ttft_s = c->ttft_s,
                                       .tbt_s = c->tbt_s,
-                                      .terms = &c->terms};
+                                      .terms = &c->terms,
+                                      .plain_sampling = strcmp(c->generation_config, "auto") != 0};
     struct br_service_config service = {.max_unfinished = c->max_unfinished,
                                         .max_devices = c->max_devices,
                                         .policy = c->placement,
                                         .admission = c->admission,
+                                        .hung_s = c->hung_s,
                                         .adopt_s = c->adopt_s};
-    int rc;
+    int rc = generation_mode(c, err);
+    if (rc)
+        return rc;
     trace_open(d);
     service.trace = d->trace;
     rc = c->models_from ? br_model_list_read(c->models_from, &outlines, err) : 0;

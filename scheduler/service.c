@@ -211,6 +211,8 @@ struct br_gateway_backend br_service_backend(struct br_service *s)
                                        .cancel = service_cancel,
                                        .pace = service_pace,
                                        .healthy = backend_healthy,
+                                       .unready = service_unready,
+                                       .running = service_running,
                                        .stats = backend_stats,
                                        .order = service_order,
                                        .order_forget = service_order_forget,

@@ -136,23 +136,38 @@ static void answer_whole_choice(struct br_gateway_call *call, struct br_choice *
     br_buf_free(&text);
 }
 
-static void answer_whole(struct br_gateway_call *call)
+static void answer_openai(struct br_gateway_call *call, struct br_buf *out)
 {
-    struct br_buf body = {0}, lines = {0};
     uint64_t tokens = 0;
-    br_answer_head(&call->request, false, call->created_s, &body);
+    br_answer_head(&call->request, false, call->created_s, out);
     for (uint32_t i = 0; i < call->n_choices; i++) {
-        answer_whole_choice(call, &call->choices[i], &body);
+        answer_whole_choice(call, &call->choices[i], out);
         tokens += call->choices[i].n_tokens;
     }
-    br_buf_puts(&body, "]");
-    br_answer_usage(call->prompt_tokens, tokens, &body);
-    br_buf_puts(&body, "}");
+    br_buf_puts(out, "]");
+    br_answer_usage(call->prompt_tokens, tokens, out);
+    br_buf_puts(out, "}");
+}
+
+/* Takes the body. */
+static void answer_json(struct br_gateway_call *call, struct br_buf *body)
+{
+    struct br_buf lines = {0};
     br_watch_headers(call, &lines);
     call->watch.status = 200;
-    br_http_answer(call->http, 200, "application/json", lines.data ? lines.data : "", body.data, body.len);
+    br_http_answer(call->http, 200, "application/json", lines.data ? lines.data : "", body->data, body->len);
     br_buf_free(&lines);
-    br_buf_free(&body);
+    br_buf_free(body);
+}
+
+static void answer_whole(struct br_gateway_call *call)
+{
+    struct br_buf body = {0};
+    if (call->request.kind == BR_REQUEST_MESSAGES)
+        br_messages_answer(call, &body);
+    else
+        answer_openai(call, &body);
+    answer_json(call, &body);
 }
 
 static void call_finish(struct br_gateway_call *call)
@@ -255,12 +270,32 @@ static void bind_work(uv_work_t *work)
     call->rc = br_request_bind(&call->request, call->model, &call->problem);
 }
 
+/* The tokenizer has said all there is to say. */
+static void call_answer_local(struct br_gateway_call *call)
+{
+    struct br_buf body = {0};
+    br_request_answer_local(&call->request, call->model, &body);
+    answer_json(call, &body);
+    call_free(call);
+}
+
+static void call_keep_alive(const struct br_gateway_call *call)
+{
+    const struct br_gateway_backend *backend = &call->gateway->backend;
+    if (call->request.keeps_alive && backend->keep_alive)
+        backend->keep_alive(backend->ctx, call->model, call->request.keep_alive_s);
+}
+
 static void call_bound(struct br_gateway_call *call)
 {
-    if (call->rc < 0 || br_watch_bound(call) < 0)
+    if (call->rc < 0 || br_watch_bound(call) < 0) {
         call_refuse(call, &call->problem);
-    else
+    } else if (br_request_is_local(&call->request)) {
+        call_answer_local(call);
+    } else {
+        call_keep_alive(call);
         call_submit(call);
+    }
 }
 
 static void parse_work(uv_work_t *work)
@@ -311,7 +346,7 @@ static int call_model(struct br_gateway_call *call)
         return br_problem_set(&call->problem, 404, "model_not_found", "model", "The model '%s' does not exist.",
                               call->request.model);
     trouble = backend->model_trouble(backend->ctx, call->model);
-    if (!trouble)
+    if (!trouble || (br_request_is_local(&call->request) && call->model->tokenizer))
         return 0;
     br_problem_set(&call->problem, 503, NULL, "model", "The model '%s' cannot be served now: %s.", call->request.model,
                    trouble);
@@ -319,9 +354,29 @@ static int call_model(struct br_gateway_call *call)
     return -1;
 }
 
+/* Each name is said once; beyond a bound of names nothing is. */
+static void call_warn(struct br_gateway_call *call)
+{
+    struct br_gateway *gateway = call->gateway;
+    enum { MOST = sizeof gateway->warned / sizeof *gateway->warned };
+    for (uint32_t i = 0; i < call->request.n_unknown; i++) {
+        const char *name = call->request.unknown[i];
+        uint32_t k = 0;
+        while (k < gateway->n_warned && strcmp(gateway->warned[k], name) != 0)
+            k++;
+        if (k < gateway->n_warned || k == MOST)
+            continue;
+        strcpy(gateway->warned[gateway->n_warned++], name);
+        br_log(BR_WARN, "unknown_field", "req=%s field=%s hint=%s", call->request.id, BR_Q(name),
+               BR_Q("it is ignored; this is said once"));
+    }
+}
+
 static void call_parsed(struct br_gateway_call *call)
 {
     br_buf_free(&call->body);
+    if (call->rc == 0)
+        call_warn(call);
     if (call->rc < 0 || call_model(call) < 0 || br_watch_model(call) < 0) {
         call_refuse(call, &call->problem);
         return;

@@ -15,6 +15,23 @@ struct br_gateway;
 struct br_key_list;
 struct br_gateway_call; /* one client request with its sequences (n choices x prompts) */
 
+/* Sampling parameters of requests that do not say, from the model's generation_config.json as in vLLM. */
+enum br_default {
+    BR_DEFAULT_TEMPERATURE = 1,
+    BR_DEFAULT_TOP_P = 2,
+    BR_DEFAULT_TOP_K = 4,
+    BR_DEFAULT_MIN_P = 8,
+    BR_DEFAULT_REPETITION = 16,
+    BR_DEFAULT_MAX_TOKENS = 32,
+};
+
+struct br_gateway_defaults {
+    unsigned given; /* br_default: which of these count */
+    float temperature, top_p, min_p, repetition_penalty;
+    int32_t top_k; /* 0: off */
+    uint32_t max_tokens;
+};
+
 struct br_gateway_model {
     const char *name;
     const struct br_tokenizer *tokenizer; /* borrowed; models never move or go while the gateway lives */
@@ -25,7 +42,7 @@ struct br_gateway_model {
     int64_t created_s;
     double ttft_s, tbt_s; /* SLO */
     double weight;        /* of its requests beside other models'; 0: 1 */
-    /* generation_config.json's sampling defaults are not applied (as vllm --generation-config none). */
+    struct br_gateway_defaults defaults;
 };
 
 struct br_gateway_config {
@@ -72,6 +89,14 @@ struct br_gateway_backend {
      * inside br_gateway_tokens. NULL: nobody cares. */
     void (*pace)(void *ctx, uint64_t seq, bool pause);
     bool (*healthy)(void *ctx, const char **why);
+    /* Why new requests had better go elsewhere (in a buffer that stands until the next call); NULL: they may come, or
+     * the function: when `healthy`. For GET /health/ready. */
+    const char *(*unready)(void *ctx);
+    /* A request asks for its model to stay loaded this long after it (0: not at all; below 0: for ever). NULL: nobody
+     * listens. */
+    void (*keep_alive)(void *ctx, const struct br_gateway_model *model, double seconds);
+    /* Appends a JSON list for GET /running: models that hold memory or have work; NULL: there is no such path. */
+    void (*running)(void *ctx, struct br_buf *out);
     /* Appends a JSON object for GET /stats; NULL: there is no such path. */
     void (*stats)(void *ctx, struct br_buf *out);
     /* POST /models/...: exactly one of br_gateway_ordered or br_gateway_order_refused follows, at once or later, unless

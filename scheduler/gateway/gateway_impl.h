@@ -20,6 +20,8 @@ struct br_gateway {
     uv_timer_t ping;
     bool ping_open; /* not closed yet */
     bool stopping;
+    char warned[64][BR_REQUEST_FIELD]; /* unknown fields that were said already */
+    uint32_t n_warned;
 };
 
 enum call_state {
@@ -72,7 +74,15 @@ void br_gateway_job_done(struct br_gateway *gateway);
 /* "x-request-id: ...\r\n" with the client's id, or else ours; "" when that is empty. */
 void br_request_id_line(char *out, size_t size, const char *wanted, const char *own);
 
+/* messages.c: the same for Anthropic's clients. */
+void br_messages_answer(struct br_gateway_call *call, struct br_buf *out);
+void br_messages_begin(struct br_gateway_call *call);
+void br_messages_deliver(struct br_gateway_call *call, struct br_choice *choice);
+void br_messages_ping(struct br_gateway_call *call);
+void br_messages_end(struct br_gateway_call *call);
+
 /* sse.c: the stream of a call. */
+void br_sse_send(struct br_gateway_call *call); /* the event that is put together */
 void br_sse_begin(struct br_gateway_call *call);
 void br_sse_deliver(struct br_gateway_call *call, struct br_choice *choice);
 void br_sse_ping(struct br_gateway_call *call);

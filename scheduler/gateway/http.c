@@ -185,7 +185,7 @@ static void http_next(struct br_http *http)
     http->client = NULL;
     http->method = HTTP_GET;
     http->minor = 1;
-    http->keep_alive = false;
+    http->keep_alive = http->anthropic = false;
     http->head_bytes = http->field_len = 0;
     http->header_at = -1;
     http->in_value = false;

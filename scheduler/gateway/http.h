@@ -81,6 +81,7 @@ struct br_http {
     char header[BR_N_HEADERS][BR_HTTP_HEADER_VALUE]; /* "" when missing; cut when longer */
     unsigned method, minor;                          /* llhttp_method; HTTP/1.minor */
     bool keep_alive;
+    bool anthropic;      /* set by the handler: how problems are said */
     uint32_t head_bytes; /* so far */
     char field[24];      /* the header name being read */
     uint32_t field_len;  /* may exceed the room: then no name that matters here */

@@ -49,6 +49,9 @@ static void test_endpoints(void **state)
         const char *text;
     } cases[] = {
         {GET("/health"), 200, "{\"status\":\"ok\"}"},
+        {GET("/health/ready"), 200, "{\"status\":\"ready\"}"},
+        {GET("/running"), 200, "{\"running\":[]}"},
+        {GET("/v1/messages"), 405, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\""},
         {GET("/v1/models"), 200,
          "{\"object\":\"list\",\"data\":[{\"id\":\"tiny-qwen2\",\"object\":\"model\",\"created\":1700000000"},
         {GET("/v1/models/stories260K?x=1"), 200, "{\"id\":\"stories260K\""},
@@ -84,7 +87,10 @@ static void test_sick(void **state)
 {
     (void)state;
     net->sick = "Redis does not answer";
-    client_puts(&c, GET("/health"));
+    client_puts(&c, GET("/health")); /* alive all the same */
+    client_answer(&c, 200);
+    br_buf_clear(&c.in);
+    client_puts(&c, GET("/health/ready"));
     client_await(&c, client_await(&c, client_await(&c, 0, "HTTP/1.1 503 "), "Retry-After: 1\r\n"),
                  "Redis does not answer");
 }

@@ -30,7 +30,7 @@ struct sched_device {
     int64_t away_since_ns;
     bool shunned;               /* while it is away: core/fleet has been told that it gets nothing new */
     struct sched_place *places; /* [models] */
-    uint64_t progress;          /* sum of what it has counted, as reported last */
+    double progress;            /* sum of what it has counted, as reported last */
     int64_t progress_ns;        /* when that last changed, or it had no work */
     uint64_t trial;             /* sequence that is on trial here; see service_trial.c */
     uint32_t deaths;            /* since its last token */

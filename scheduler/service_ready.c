@@ -6,15 +6,20 @@
 
 #include "scheduler/service_impl.h"
 
-/* Everything that a device at work counts up, whatever it is doing. */
-static uint64_t device_count(const struct sched_device *d)
+/* Everything that a device at work counts up, whatever it is doing; seconds pass also when nothing is done. */
+static double device_count(const struct sched_device *d)
 {
-    return d->total.steps + d->total.switches + d->total.loaded_bytes + d->total.kv_out_bytes + d->total.kv_in_bytes;
+    double sum = (double)d->total.steps + (double)d->total.switches;
+    uint32_t n;
+    const struct br_transfer_counter *counters = br_transfer_counters(&n);
+    for (uint32_t i = 0; i < n; i++)
+        sum += counters[i].seconds ? 0 : br_transfer_value(&d->transfers, &counters[i]);
+    return sum;
 }
 
 void service_device_progress(const struct br_service *s, struct sched_device *d)
 {
-    uint64_t count = device_count(d);
+    double count = device_count(d);
     bool idle = true;
     for (uint32_t m = 0; m < br_models_count(s->models); m++)
         idle = idle && d->places[m].waiting + d->places[m].running == 0;

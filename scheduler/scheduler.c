@@ -28,8 +28,8 @@ struct daemon {
     struct br_gateway *gateway;
     struct br_trace *trace; /* NULL: none */
     struct br_reload *reload;
-    bool stopping;
-    int64_t settle_until_ns;
+    bool draining, stopping;
+    int64_t drain_until_ns, settle_until_ns;
     int rc;
     struct br_err *err;
 };
@@ -91,8 +91,8 @@ static void on_settle(uv_timer_t *timer)
     }
 }
 
-/* The gateway tells its clients that it stops and cancels their sequences; that is stored before the queue goes, or the
- * next start would run for nobody what its clients have given up. */
+/* The gateway tells its clients that it stops. Their sequences stay in the queue for the next start; what devices still
+ * do for them is heard no more, so that what is under way to the queue comes to an end. */
 static void daemon_stop(struct daemon *d)
 {
     if (d->stopping)
@@ -100,6 +100,9 @@ static void daemon_stop(struct daemon *d)
     d->stopping = true;
     if (d->gateway)
         br_gateway_stop(d->gateway);
+    if (d->link)
+        br_link_server_stop(d->link);
+    d->link = NULL;
     d->settle_until_ns = br_now_ns() + SETTLE_S * BR_NS_PER_S;
     if (d->service)
         uv_timer_start(&d->retry, on_settle, 0, 5);
@@ -107,10 +110,39 @@ static void daemon_stop(struct daemon *d)
         daemon_close(d);
 }
 
+static void on_drain(uv_timer_t *timer)
+{
+    struct daemon *d = timer->data;
+    uint32_t open = br_gateway_open_calls(d->gateway);
+    if (open > 0 && br_now_ns() < d->drain_until_ns)
+        return;
+    br_log(BR_INFO, "drained", "open=%u", open);
+    daemon_stop(d);
+}
+
+/* Answers under way get their time; false: there are none, or no time. */
+static bool drain_begin(struct daemon *d)
+{
+    enum { LOOK_MS = 20 };
+    double limit_s = d->config->shutdown_timeout_s;
+    uint32_t open = d->gateway && !d->stopping ? br_gateway_open_calls(d->gateway) : 0;
+    if (open == 0 || !(limit_s > 0))
+        return false;
+    br_log(BR_INFO, "draining", "open=%u limit_s=%.1f", open, limit_s);
+    d->draining = true;
+    d->drain_until_ns = br_now_ns() + (int64_t)(limit_s * 1e9);
+    br_gateway_drain(d->gateway, limit_s);
+    uv_timer_start(&d->retry, on_drain, LOOK_MS, LOOK_MS);
+    return true;
+}
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
+    struct daemon *d = handle->data;
+    if (!d->draining && drain_begin(d))
+        return;
     br_log(BR_INFO, "stopping", "signal=%d", signum);
-    daemon_stop(handle->data);
+    daemon_stop(d);
 }
 
 static int start_link(struct daemon *d)
@@ -138,6 +170,7 @@ static int start_gateway(struct daemon *d)
                                         .ping_ms = (uint32_t)(c->ping_s * 1000),
                                         .max_out_bytes = c->max_out_bytes,
                                         .slow_out_bytes = c->slow_out_bytes,
+                                        .slow_tokens = c->slow_tokens,
                                         .admin_listen = c->admin_listen};
     struct br_gateway_backend backend = br_service_backend(d->service);
     if (br_gateway_start(&d->loop, &gateway, &backend, &d->gateway, d->err))

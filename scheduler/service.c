@@ -209,6 +209,7 @@ struct br_gateway_backend br_service_backend(struct br_service *s)
                                        .model_trouble = backend_trouble,
                                        .submit = service_submit,
                                        .cancel = service_cancel,
+                                       .leave = service_leave,
                                        .pace = service_pace,
                                        .healthy = backend_healthy,
                                        .unready = service_unready,

@@ -95,6 +95,7 @@ void service_retry_later(struct br_service *s, struct sched_seq *seq);
 void service_tick_seqs(struct br_service *s);
 void service_submit(void *ctx, struct br_gateway_call *call, const struct br_seq_spec *specs, uint32_t n);
 void service_cancel(void *ctx, struct br_gateway_call *call, uint64_t id);
+void service_leave(void *ctx, struct br_gateway_call *call, uint64_t id);
 void service_pace(void *ctx, uint64_t id, bool pause);
 
 /* service_send.c: frames to devices. A device that is away hears nothing: it adopts when it is back, or is lost. */

@@ -141,7 +141,8 @@ static void conn_linger(struct conn *conn)
         conn_close(conn);
 }
 
-/* The kernel's buffer is full and ours fills up: whoever makes the tokens may do something else meanwhile. */
+/* The kernel's buffer is full and ours fills up: what is to follow is held back, and whoever makes the tokens may do
+ * something else meanwhile. */
 static void conn_pace(struct conn *conn)
 {
     const struct br_server *server = conn->server;
@@ -151,13 +152,11 @@ static void conn_pace(struct conn *conn)
         conn->slow = false; /* of an answer that is complete */
         return;
     }
-    if (slow == conn->slow)
-        return;
-    conn->slow = slow;
-    server->handler.slow(&conn->http, slow);
+    if (slow || conn->slow)
+        conn->slow = server->handler.slow(&conn->http, slow);
 }
 
-static void conn_send(struct conn *conn)
+static void conn_send_once(struct conn *conn)
 {
     int rc = 0;
     if (!conn->writing && conn->http.out.len > 0) {
@@ -174,6 +173,14 @@ static void conn_send(struct conn *conn)
         conn_close(conn);
     } else
         conn_pace(conn);
+}
+
+/* What was held back comes as soon as there is room. */
+static void conn_send(struct conn *conn)
+{
+    do
+        conn_send_once(conn);
+    while (!conn->closed && !conn->writing && conn->http.out.len > 0);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -221,7 +228,7 @@ static void conn_settle(struct conn *conn)
         conn_close(conn);
         return;
     }
-    if (http->draining && http->state == BR_HTTP_IDLE)
+    if (http->draining && http->state == BR_HTTP_IDLE && (conn->server->draining || http->served > 0))
         http->state = BR_HTTP_CLOSING;
     if (http->state == BR_HTTP_CLOSING)
         conn_linger(conn);

@@ -55,7 +55,8 @@ struct br_gateway_config {
     uint32_t idle_timeout_ms;   /* keep-alive */
     uint32_t ping_ms;           /* a silent stream gets a comment line this often (proxies, dead clients); 0: 30 s */
     uint64_t max_out_bytes;     /* waiting for one client that does not read; more: its sequences are cancelled */
-    uint64_t slow_out_bytes;    /* above this its sequences are to pause; 0: an eighth of max_out_bytes */
+    uint64_t slow_out_bytes;    /* above this tokens are kept instead of text; 0: 16 KiB */
+    uint32_t slow_tokens;       /* kept for a client above which its sequences are to pause; 0: 1024 */
     const char *admin_listen;   /* "host:port" where operators' endpoints are instead; NULL: none */
 };
 
@@ -85,6 +86,9 @@ struct br_gateway_backend {
      * nor about the call once all its unfinished sequences are cancelled. Never called from inside br_gateway_tokens:
      * a sequence that met its stop string is ended by the worker (BR_END_STOP_TEXT), the gateway only cuts the text. */
     void (*cancel)(void *ctx, struct br_gateway_call *call, uint64_t seq);
+    /* The gateway stops and nobody waits for this accepted sequence any more, but it stays: as cancel otherwise. NULL:
+     * it is cancelled. */
+    void (*leave)(void *ctx, struct br_gateway_call *call, uint64_t seq);
     /* The client of this unfinished sequence does not read what it gets (pause), or reads again. Never called from
      * inside br_gateway_tokens. NULL: nobody cares. */
     void (*pace)(void *ctx, uint64_t seq, bool pause);
@@ -111,10 +115,10 @@ struct br_gateway_backend {
 
 int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,
                      struct br_gateway **out, struct br_err *err);
-/* Stops listening; idle connections close, the others after the answer they wait for; /health says 503. */
-void br_gateway_drain(struct br_gateway *gateway);
+/* What is under way goes on; new requests get 503 with this Retry-After, /health/ready says so. */
+void br_gateway_drain(struct br_gateway *gateway, double retry_after_s);
 uint32_t br_gateway_open_calls(const struct br_gateway *gateway);
-/* Stops listening, cancels open calls and ends them with 503 or an SSE error, frees. Handles close and tokenising under
+/* Stops listening, leaves open calls and ends them with 503 or an SSE error, frees. Handles close and tokenising under
  * way ends while the loop runs on: models and tokenizers must live until uv_run has returned. */
 void br_gateway_stop(struct br_gateway *gateway);
 int br_gateway_port(const struct br_gateway *gateway);

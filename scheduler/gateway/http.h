@@ -87,6 +87,7 @@ struct br_http {
     uint32_t field_len;  /* may exceed the room: then no name that matters here */
     int header_at;       /* br_http_header being read, -1: another one */
     bool in_value;
+    bool line_begins, head_seen; /* of the raw bytes: at the first of a line; the head's last line is there */
 
     struct br_buf pending; /* input not parsed yet */
     struct br_buf out;     /* output not sent yet; the transport consumes it */

@@ -176,11 +176,34 @@ static bool wait_gone(pid_t pid, double limit_s)
     return true;
 }
 
+/* Whoever stops this process twice is in a hurry. */
+static void child_drain(struct cli_child *child)
+{
+    double end_s = br_now_s() + child->drain_s + g_stop_s;
+    sigset_t set;
+    watched_signals(&set);
+    kill(child->pid, SIGTERM);
+    while (br_now_s() < end_s) {
+        struct timespec ts = wait_time(0.1);
+        int signum;
+        if (waitpid(child->pid, NULL, WNOHANG) != 0) {
+            child->pid = 0;
+            return;
+        }
+        signum = sigtimedwait(&set, NULL, &ts);
+        if (signum == SIGTERM || signum == SIGINT)
+            kill(child->pid, SIGTERM);
+    }
+}
+
 void cli_children_stop(struct cli_children *children)
 {
     for (unsigned i = 0; i < children->n; i++)
         if (children->list[i].pid > 0)
             kill(children->list[i].pid, SIGCONT); /* one that was stopped would not hear SIGTERM */
+    for (unsigned i = 0; i < children->n; i++)
+        if (children->list[i].pid > 0 && children->list[i].drain_s > 0)
+            child_drain(&children->list[i]);
     for (unsigned i = children->n; i-- > 0;) {
         pid_t pid = children->list[i].pid;
         if (pid <= 0)

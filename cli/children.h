@@ -17,6 +17,7 @@ struct cli_child {
     void *ctx;
     /* Asked in the parent now and then: 0 the child serves, BR_EBUSY not yet, else an error. NULL: it needs no time. */
     int (*ready)(void *ctx, struct br_err *err);
+    double drain_s;  /* is asked to end before all others and has so long; a second SIGTERM is passed on. 0: no */
     const char *log; /* where the child says why it failed; NULL: the common log */
     pid_t pid;
     double restart_at_s, started_s;
@@ -37,7 +38,8 @@ struct cli_children {
 int cli_children_start(struct cli_children *children, struct br_err *err);
 /* Looks after them until SIGTERM or SIGINT, until max_s have passed (< 0: for ever), or until one is hopeless. */
 void cli_children_watch(struct cli_children *children, double max_s);
-/* SIGTERM in reverse order, and SIGKILL to one that is still there after four seconds. */
+/* SIGTERM, first to those that drain, then in reverse order, and SIGKILL to one that is still there after four seconds.
+ */
 void cli_children_stop(struct cli_children *children);
 
 #endif

@@ -24,10 +24,13 @@ void br_seq_spec_free(struct br_seq_spec *spec)
         free(spec->stop[i]);
     free(spec->stop);
     free(spec->stop_ids);
+    free(spec->bias_ids);
+    free(spec->bias);
     free(spec->prompt);
     spec->stop = NULL;
-    spec->stop_ids = spec->prompt = NULL;
-    spec->n_stop = spec->n_stop_ids = spec->n_prompt = 0;
+    spec->stop_ids = spec->bias_ids = spec->prompt = NULL;
+    spec->bias = NULL;
+    spec->n_stop = spec->n_stop_ids = spec->n_bias = spec->n_prompt = 0;
 }
 
 static int32_t *copy_ids(const int32_t *ids, size_t n)
@@ -38,11 +41,21 @@ static int32_t *copy_ids(const int32_t *ids, size_t n)
     return copy;
 }
 
+static float *copy_floats(const float *values, size_t n)
+{
+    float *copy = n ? br_malloc(n * sizeof *copy) : NULL;
+    if (n)
+        memcpy(copy, values, n * sizeof *copy);
+    return copy;
+}
+
 int br_seq_spec_copy(struct br_seq_spec *out, const struct br_seq_spec *spec)
 {
     *out = *spec;
     out->stop_ids = copy_ids(spec->stop_ids, spec->n_stop_ids);
     out->prompt = copy_ids(spec->prompt, spec->n_prompt);
+    out->bias_ids = copy_ids(spec->bias_ids, spec->n_bias);
+    out->bias = copy_floats(spec->bias, spec->n_bias);
     out->stop = spec->n_stop ? br_calloc(spec->n_stop, sizeof *out->stop) : NULL;
     for (uint32_t i = 0; i < spec->n_stop; i++)
         out->stop[i] = br_strdup(spec->stop[i]);
@@ -76,6 +89,9 @@ static void spec_lists_to_pb(const struct br_seq_spec *spec, struct br_seq_spec_
     pb->msg.stop = pb->stop;
     pb->msg.n_stop_ids = spec->n_stop_ids;
     pb->msg.stop_ids = spec->stop_ids;
+    pb->msg.n_bias_ids = pb->msg.n_bias = spec->n_bias;
+    pb->msg.bias_ids = spec->bias_ids;
+    pb->msg.bias = spec->bias;
     pb->msg.n_prompt = spec->n_prompt;
     pb->msg.prompt = spec->prompt;
 }
@@ -176,6 +192,18 @@ static int stop_check(const Briareus__SeqSpec *m, struct br_err *err)
     return 0;
 }
 
+static int bias_check(const Briareus__SeqSpec *m, struct br_err *err)
+{
+    if (m->n_bias != m->n_bias_ids)
+        return br_err_set(err, BR_EINVAL, "%zu biases for %zu token ids", m->n_bias, m->n_bias_ids);
+    if (ids_check("bias_ids", m->bias_ids, m->n_bias_ids, BR_MAX_LOGIT_BIAS, err))
+        return err->code;
+    for (size_t i = 0; i < m->n_bias; i++)
+        if (range_check("bias", (double)m->bias[i], -1e6, 1e6, err))
+            return err->code;
+    return 0;
+}
+
 static int names_check(const Briareus__SeqSpec *m, struct br_err *err)
 {
     if (m->id == 0)
@@ -194,7 +222,7 @@ static int names_check(const Briareus__SeqSpec *m, struct br_err *err)
 
 static int spec_check(const Briareus__SeqSpec *m, struct br_err *err)
 {
-    if (names_check(m, err) || sampling_check(m->sampling, err) || stop_check(m, err) ||
+    if (names_check(m, err) || sampling_check(m->sampling, err) || stop_check(m, err) || bias_check(m, err) ||
         ids_check("stop_ids", m->stop_ids, m->n_stop_ids, BR_MAX_STOP_IDS, err) ||
         ids_check("prompt", m->prompt, m->n_prompt, BR_MAX_PROMPT_TOKENS, err) ||
         range_check("ttft_s", m->ttft_s, 0, 1e9, err) || range_check("tbt_s", m->tbt_s, 0, 1e9, err) ||
@@ -253,6 +281,9 @@ int br_seq_spec_from_pb(const Briareus__SeqSpec *m, struct br_seq_spec *out, str
         .ignore_eos = m->ignore_eos,
         .stop_ids = copy_ids(m->stop_ids, m->n_stop_ids),
         .n_stop_ids = (uint32_t)m->n_stop_ids,
+        .bias_ids = copy_ids(m->bias_ids, m->n_bias_ids),
+        .bias = copy_floats(m->bias, m->n_bias),
+        .n_bias = (uint32_t)m->n_bias,
         .stop = stop_copy(m),
         .n_stop = (uint32_t)m->n_stop,
         .include_stop = m->include_stop,

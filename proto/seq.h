@@ -15,6 +15,7 @@ enum {
     BR_MAX_STOP_STRINGS = 16,
     BR_MAX_STOP_STRING_BYTES = 256,
     BR_MAX_STOP_IDS = 64,
+    BR_MAX_LOGIT_BIAS = 1024,
     BR_MAX_PROMPT_TOKENS = 1 << 20,
     BR_MAX_MODEL_NAME = 128,
     BR_MAX_REQUEST_ID = 64,
@@ -52,6 +53,9 @@ struct br_seq_spec {
     bool ignore_eos;
     int32_t *stop_ids; /* owned */
     uint32_t n_stop_ids;
+    int32_t *bias_ids; /* owned: [n_bias] ids, no id twice, and what is added to the logit of each */
+    float *bias;
+    uint32_t n_bias;
     char **stop; /* owned, each owned */
     uint32_t n_stop;
     bool include_stop;

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cost/shape.h"
+#include "scheduler/generation.h"
 #include "scheduler/model_terms.h"
 #include "text/byte_tokenizer.h"
 
@@ -74,7 +75,8 @@ static int load_folder(struct model *m, const char *dir, const struct br_models_
     char path[4096];
     snprintf(path, sizeof path, "%s/tokenizer.json", dir);
     if (br_model_shape_load(dir, &shape, err) || br_tokenizer_load(path, &m->tokenizer, err) ||
-        load_chat(m, dir, c->chat_template, err))
+        load_chat(m, dir, c->chat_template, err) ||
+        (!c->plain_sampling && br_generation_load(dir, &m->view.defaults, err)))
         return err->code;
     m->view.tokenizer = m->tokenizer;
     m->view.max_context = shape.max_positions;

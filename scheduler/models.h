@@ -17,6 +17,7 @@ struct br_models_config {
     uint32_t max_model_len;               /* 0: each model's own */
     double ttft_s, tbt_s;                 /* of models whose terms do not say */
     const struct br_option_list *terms;   /* NAME=KEY=VALUE,... (model_terms.h); may be NULL */
+    bool plain_sampling;                  /* generation_config.json is not asked for sampling parameters */
 };
 
 /* Errors: a malformed NAME=DIR, a name twice, no models; terms that are malformed or of no model. */

@@ -28,8 +28,8 @@ struct daemon {
     struct br_gateway *gateway;
     struct br_trace *trace; /* NULL: none */
     struct br_reload *reload;
-    bool stopping;
-    int64_t settle_until_ns;
+    bool draining, stopping;
+    int64_t drain_until_ns, settle_until_ns;
     int rc;
     struct br_err *err;
 };
@@ -91,8 +91,8 @@ static void on_settle(uv_timer_t *timer)
     }
 }
 
-/* The gateway tells its clients that it stops and cancels their sequences; that is stored before the queue goes, or the
- * next start would run for nobody what its clients have given up. */
+/* The gateway tells its clients that it stops. Their sequences stay in the queue for the next start; what devices still
+ * do for them is heard no more, so that what is under way to the queue comes to an end. */
 static void daemon_stop(struct daemon *d)
 {
     if (d->stopping)
@@ -100,6 +100,9 @@ static void daemon_stop(struct daemon *d)
     d->stopping = true;
     if (d->gateway)
         br_gateway_stop(d->gateway);
+    if (d->link)
+        br_link_server_stop(d->link);
+    d->link = NULL;
     d->settle_until_ns = br_now_ns() + SETTLE_S * BR_NS_PER_S;
     if (d->service)
         uv_timer_start(&d->retry, on_settle, 0, 5);
@@ -107,10 +110,39 @@ static void daemon_stop(struct daemon *d)
         daemon_close(d);
 }
 
+static void on_drain(uv_timer_t *timer)
+{
+    struct daemon *d = timer->data;
+    uint32_t open = br_gateway_open_calls(d->gateway);
+    if (open > 0 && br_now_ns() < d->drain_until_ns)
+        return;
+    br_log(BR_INFO, "drained", "open=%u", open);
+    daemon_stop(d);
+}
+
+/* Answers under way get their time; false: there are none, or no time. */
+static bool drain_begin(struct daemon *d)
+{
+    enum { LOOK_MS = 20 };
+    double limit_s = d->config->shutdown_timeout_s;
+    uint32_t open = d->gateway && !d->stopping ? br_gateway_open_calls(d->gateway) : 0;
+    if (open == 0 || !(limit_s > 0))
+        return false;
+    br_log(BR_INFO, "draining", "open=%u limit_s=%.1f", open, limit_s);
+    d->draining = true;
+    d->drain_until_ns = br_now_ns() + (int64_t)(limit_s * 1e9);
+    br_gateway_drain(d->gateway, limit_s);
+    uv_timer_start(&d->retry, on_drain, LOOK_MS, LOOK_MS);
+    return true;
+}
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
+    struct daemon *d = handle->data;
+    if (!d->draining && drain_begin(d))
+        return;
     br_log(BR_INFO, "stopping", "signal=%d", signum);
-    daemon_stop(handle->data);
+    daemon_stop(d);
 }
 
 static int start_link(struct daemon *d)
@@ -135,8 +167,10 @@ static int start_gateway(struct daemon *d)
                                         .max_choices = c->max_choices,
                                         .header_timeout_ms = (uint32_t)(c->request_timeout_s * 1000),
                                         .idle_timeout_ms = (uint32_t)(c->idle_timeout_s * 1000),
+                                        .ping_ms = (uint32_t)(c->ping_s * 1000),
                                         .max_out_bytes = c->max_out_bytes,
                                         .slow_out_bytes = c->slow_out_bytes,
+                                        .slow_tokens = c->slow_tokens,
                                         .admin_listen = c->admin_listen,
                                         .tls_cert = c->tls_cert,
                                         .tls_key = c->tls_key,
@@ -245,6 +279,13 @@ static void trace_open(struct daemon *d)
         br_log(BR_WARN, "no_trace", "why=%s", BR_Q(err.msg));
 }
 
+static int generation_mode(const struct br_scheduler_config *c, struct br_err *err)
+{
+    if (strcmp(c->generation_config, "auto") == 0 || strcmp(c->generation_config, "vllm") == 0)
+        return 0;
+    return br_err_set(err, BR_EINVAL, "generation-config: '%.64s' is neither auto nor vllm", c->generation_config);
+}
+
 static int daemon_open(struct daemon *d, struct br_err *err)
 {
     const struct br_scheduler_config *c = d->config;
@@ -255,13 +296,17 @@ static int daemon_open(struct daemon *d, struct br_err *err)
                                       .max_model_len = c->max_model_len,
                                       .ttft_s = c->ttft_s,
                                       .tbt_s = c->tbt_s,
-                                      .terms = &c->terms};
+                                      .terms = &c->terms,
+                                      .plain_sampling = strcmp(c->generation_config, "auto") != 0};
     struct br_service_config service = {.max_unfinished = c->max_unfinished,
                                         .max_devices = c->max_devices,
                                         .policy = c->placement,
                                         .admission = c->admission,
+                                        .hung_s = c->hung_s,
                                         .adopt_s = c->adopt_s};
-    int rc;
+    int rc = generation_mode(c, err);
+    if (rc)
+        return rc;
     trace_open(d);
     service.trace = d->trace;
     rc = c->models_from ? br_model_list_read(c->models_from, &outlines, err) : 0;

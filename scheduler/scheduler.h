@@ -20,9 +20,12 @@ struct br_scheduler_config {
     const char *trace; /* file that requests are written to (report/trace.h); NULL: none */
     uint64_t trace_bytes;
     uint32_t max_model_len;
+    char *generation_config; /* "auto": sampling defaults from each model's folder; "vllm": none */
+    double shutdown_timeout_s, hung_s, ping_s;
     double ttft_s, tbt_s, adopt_s, group_commit_s, keep_ended_s;
     bool keep_tokens;
     uint32_t max_unfinished, max_devices, max_connections, max_choices;
+    uint32_t slow_tokens;
     uint64_t max_head_bytes, max_body_bytes, max_out_bytes, slow_out_bytes;
     double request_timeout_s, idle_timeout_s;
     char *admin_listen;       /* "host:port" of operators' endpoints; NULL: among the others */

@@ -173,6 +173,7 @@ static void device_on(struct br_service *s, struct sched_device *d)
     if (rests)
         service_fleet_event(s, &event);
     d->in_fleet = true;
+    d->progress_ns = br_now_ns();
 }
 
 static void on_up(void *ctx, struct br_link_peer *peer, const Briareus__Register *hello)
@@ -345,6 +346,7 @@ static void on_report(struct br_service *s, struct sched_device *d, const Briare
         report_left(s, d, r->slots[i]);
     for (size_t i = 0; i < r->n_slots; i++)
         report_slot(s, d, r->slots[i]);
+    service_device_progress(s, d);
 }
 
 /* Of sequences that its clients wait for; what makes no sense is left out. */

@@ -30,6 +30,8 @@ struct sched_device {
     int64_t away_since_ns;
     bool shunned;               /* while it is away: core/fleet has been told that it gets nothing new */
     struct sched_place *places; /* [models] */
+    double progress;            /* sum of what it has counted, as reported last */
+    int64_t progress_ns;        /* when that last changed, or it had no work */
     uint64_t trial;             /* sequence that is on trial here; see service_trial.c */
     uint32_t deaths;            /* since its last token */
     int64_t rests_until_ns;     /* gets nothing new before; 0: it does */
@@ -70,6 +72,7 @@ struct br_service {
     uint64_t last_ticket;
     uint32_t *closed; /* [models] > 0: takes no requests for now */
     bool *host_out;   /* [models] taken out of the host caches, and not used since */
+    char why[192];    /* what service_unready said last */
 };
 
 /* service_fleet.c: core/fleet's decisions, carried out. */
@@ -93,6 +96,7 @@ void service_retry_later(struct br_service *s, struct sched_seq *seq);
 void service_tick_seqs(struct br_service *s);
 void service_submit(void *ctx, struct br_gateway_call *call, const struct br_seq_spec *specs, uint32_t n);
 void service_cancel(void *ctx, struct br_gateway_call *call, uint64_t id);
+void service_leave(void *ctx, struct br_gateway_call *call, uint64_t id);
 void service_pace(void *ctx, uint64_t id, bool pause);
 
 /* service_send.c: frames to devices. A device that is away hears nothing: it adopts when it is back, or is lost. */
@@ -125,6 +129,10 @@ void service_orders_free(struct br_service *s);
 
 /* service_metrics.c */
 void service_metrics(void *ctx, struct br_buf *out);
+/* service_ready.c */
+void service_device_progress(const struct br_service *s, struct sched_device *d); /* at every report */
+const char *service_unready(void *ctx);
+void service_running(void *ctx, struct br_buf *out);
 
 /* service_trial.c: sequences that kill the devices they run on. */
 void service_device_died(struct br_service *s, struct sched_device *d);

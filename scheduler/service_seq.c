@@ -282,6 +282,16 @@ void service_cancel(void *arg, struct br_gateway_call *call, uint64_t id)
     }
 }
 
+/* The next start finds it in the queue. */
+void service_leave(void *arg, struct br_gateway_call *call, uint64_t id)
+{
+    struct br_service *s = arg;
+    struct sched_seq *seq = seqtab_find(s->seqs, id);
+    (void)call;
+    if (seq)
+        seq->call = NULL;
+}
+
 void service_pace(void *arg, uint64_t id, bool pause)
 {
     struct br_service *s = arg;

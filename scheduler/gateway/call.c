@@ -21,6 +21,11 @@ void br_request_id_line(char *out, size_t size, const char *wanted, const char *
         *out = 0;
 }
 
+/* Of kept tokens at once: text of a few KiB. */
+enum { RELEASE_TOKENS = 64 };
+
+static void call_finish(struct br_gateway_call *call);
+
 /* ---- ends ---- */
 
 static void call_free(struct br_gateway_call *call)
@@ -65,7 +70,7 @@ static void call_cancel(struct br_gateway_call *call)
     if (call->state == CALL_READING)
         return;
     for (uint32_t i = 0; i < call->n_choices; i++)
-        if (call->choices[i].end == BR_END_NONE)
+        if (!br_choice_over(&call->choices[i]))
             backend->cancel(backend->ctx, call, call->choices[i].seq);
 }
 
@@ -88,23 +93,76 @@ void br_call_abandon(struct br_gateway_call *call)
     call_leave(call);
 }
 
-void br_call_pace(struct br_gateway_call *call, bool slow)
+static void call_pause(struct br_gateway_call *call, bool pause)
 {
     const struct br_gateway_backend *backend = &call->gateway->backend;
-    if (!backend->pace || call->state != CALL_ACCEPTED)
+    if (!backend->pace || call->paused == pause)
         return;
-    br_watch_pace(call, slow);
-    br_log(BR_INFO, slow ? "client_slow" : "client_reads", "req=%s open=%u", call->request.id, call->n_open);
+    call->paused = pause;
+    br_watch_pace(call, pause);
+    br_log(BR_INFO, pause ? "client_slow" : "client_reads", "req=%s open=%u kept=%u", call->request.id, call->n_open,
+           call->n_kept);
     for (uint32_t i = 0; i < call->n_choices; i++)
-        if (call->choices[i].end == BR_END_NONE)
-            backend->pace(backend->ctx, call->choices[i].seq, slow);
+        if (!br_choice_over(&call->choices[i]))
+            backend->pace(backend->ctx, call->choices[i].seq, pause);
+}
+
+/* Text is made of kept tokens again, in portions: what is written of one makes room for the next. Returns whether there
+ * is more. */
+static bool call_release(struct br_gateway_call *call)
+{
+    uint32_t room = RELEASE_TOKENS, i = 0;
+    for (; i < call->n_choices && room > 0; i++) {
+        struct br_choice *choice = &call->choices[i];
+        uint32_t n;
+        if (choice->n_kept == 0 && (choice->kept_end == BR_END_NONE || choice->end != BR_END_NONE))
+            continue;
+        n = br_choice_release(choice, &call->request, room);
+        room -= n;
+        call->n_kept -= n;
+        br_sse_deliver(call, choice);
+        if (choice->end != BR_END_NONE && --call->n_open == 0) {
+            call_finish(call);
+            return false;
+        }
+    }
+    if (call->n_kept > 0 || room == 0)
+        return true;
+    call->held = false;
+    call_pause(call, false);
+    return false;
+}
+
+bool br_call_pace(struct br_gateway_call *call, bool slow)
+{
+    if (call->state != CALL_ACCEPTED || !call->request.stream)
+        return false;
+    if (!slow)
+        return call->held ? call_release(call) : false;
+    call->held = true;
+    if (call->n_kept > call->gateway->config.slow_tokens)
+        call_pause(call, true);
+    return true;
+}
+
+/* What is stored stays for the next start; the rest was promised to nobody. */
+static void call_part(struct br_gateway_call *call)
+{
+    const struct br_gateway_backend *backend = &call->gateway->backend;
+    if (!backend->leave || call->state != CALL_ACCEPTED) {
+        call_cancel(call);
+        return;
+    }
+    for (uint32_t i = 0; i < call->n_choices; i++)
+        if (!br_choice_over(&call->choices[i]))
+            backend->leave(backend->ctx, call, call->choices[i].seq);
 }
 
 void br_call_stop(struct br_gateway_call *call)
 {
     static const char message[] = "The server is shutting down.";
     struct br_problem problem;
-    call_cancel(call);
+    call_part(call);
     br_problem_set(&problem, 503, NULL, NULL, "%s", message);
     problem.retry_after_s = 1;
     call->watch.status = call->http->state == BR_HTTP_STREAM ? 200 : 503;
@@ -137,23 +195,38 @@ static void answer_whole_choice(struct br_gateway_call *call, struct br_choice *
     br_buf_free(&text);
 }
 
-static void answer_whole(struct br_gateway_call *call)
+static void answer_openai(struct br_gateway_call *call, struct br_buf *out)
 {
-    struct br_buf body = {0}, lines = {0};
     uint64_t tokens = 0;
-    br_answer_head(&call->request, false, call->created_s, &body);
+    br_answer_head(&call->request, false, call->created_s, out);
     for (uint32_t i = 0; i < call->n_choices; i++) {
-        answer_whole_choice(call, &call->choices[i], &body);
+        answer_whole_choice(call, &call->choices[i], out);
         tokens += call->choices[i].n_tokens;
     }
-    br_buf_puts(&body, "]");
-    br_answer_usage(call->prompt_tokens, tokens, &body);
-    br_buf_puts(&body, "}");
+    br_buf_puts(out, "]");
+    br_answer_usage(call->prompt_tokens, tokens, out);
+    br_buf_puts(out, "}");
+}
+
+/* Takes the body. */
+static void answer_json(struct br_gateway_call *call, struct br_buf *body)
+{
+    struct br_buf lines = {0};
     br_watch_headers(call, &lines);
     call->watch.status = 200;
-    br_http_answer(call->http, 200, "application/json", lines.data ? lines.data : "", body.data, body.len);
+    br_http_answer(call->http, 200, "application/json", lines.data ? lines.data : "", body->data, body->len);
     br_buf_free(&lines);
-    br_buf_free(&body);
+    br_buf_free(body);
+}
+
+static void answer_whole(struct br_gateway_call *call)
+{
+    struct br_buf body = {0};
+    if (call->request.kind == BR_REQUEST_MESSAGES)
+        br_messages_answer(call, &body);
+    else
+        answer_openai(call, &body);
+    answer_json(call, &body);
 }
 
 static void call_finish(struct br_gateway_call *call)
@@ -204,13 +277,19 @@ void br_gateway_tokens(struct br_gateway_call *call, uint64_t seq, const struct 
                        enum br_end end, const char *error)
 {
     struct br_choice *choice = call_choice(call, seq);
-    if (!choice || choice->end != BR_END_NONE)
+    if (!choice || br_choice_over(choice))
         return;
     br_gateway_accepted(call);
     if (end >= BR_END_CANCELLED)
         snprintf(call->error, sizeof call->error, "%s",
                  error ? error : (end == BR_END_CANCELLED ? "The request was cancelled." : "The request failed."));
     br_watch_tokens(call, choice, n, end);
+    if (call->held) {
+        br_choice_keep(choice, &call->request, tokens, n, end);
+        call->n_kept += n;
+        call->http->events->wake(call->http); /* the connection's turn sees whether it is too much */
+        return;
+    }
     br_choice_push(choice, &call->request, tokens, n, end);
     if (call->request.stream)
         br_sse_deliver(call, choice);
@@ -256,12 +335,32 @@ static void bind_work(uv_work_t *work)
     call->rc = br_request_bind(&call->request, call->model, &call->problem);
 }
 
+/* The tokenizer has said all there is to say. */
+static void call_answer_local(struct br_gateway_call *call)
+{
+    struct br_buf body = {0};
+    br_request_answer_local(&call->request, call->model, &body);
+    answer_json(call, &body);
+    call_free(call);
+}
+
+static void call_keep_alive(const struct br_gateway_call *call)
+{
+    const struct br_gateway_backend *backend = &call->gateway->backend;
+    if (call->request.keeps_alive && backend->keep_alive)
+        backend->keep_alive(backend->ctx, call->model, call->request.keep_alive_s);
+}
+
 static void call_bound(struct br_gateway_call *call)
 {
-    if (call->rc < 0 || br_watch_bound(call) < 0)
+    if (call->rc < 0 || br_watch_bound(call) < 0) {
         call_refuse(call, &call->problem);
-    else
+    } else if (br_request_is_local(&call->request)) {
+        call_answer_local(call);
+    } else {
+        call_keep_alive(call);
         call_submit(call);
+    }
 }
 
 static void parse_work(uv_work_t *work)
@@ -312,7 +411,7 @@ static int call_model(struct br_gateway_call *call)
         return br_problem_set(&call->problem, 404, "model_not_found", "model", "The model '%s' does not exist.",
                               call->request.model);
     trouble = backend->model_trouble(backend->ctx, call->model);
-    if (!trouble)
+    if (!trouble || (br_request_is_local(&call->request) && call->model->tokenizer))
         return 0;
     br_problem_set(&call->problem, 503, NULL, "model", "The model '%s' cannot be served now: %s.", call->request.model,
                    trouble);
@@ -320,10 +419,30 @@ static int call_model(struct br_gateway_call *call)
     return -1;
 }
 
+/* Each name is said once; beyond a bound of names nothing is. */
+static void call_warn(struct br_gateway_call *call)
+{
+    struct br_gateway *gateway = call->gateway;
+    enum { MOST = sizeof gateway->warned / sizeof *gateway->warned };
+    for (uint32_t i = 0; i < call->request.n_unknown; i++) {
+        const char *name = call->request.unknown[i];
+        uint32_t k = 0;
+        while (k < gateway->n_warned && strcmp(gateway->warned[k], name) != 0)
+            k++;
+        if (k < gateway->n_warned || k == MOST)
+            continue;
+        strcpy(gateway->warned[gateway->n_warned++], name);
+        br_log(BR_WARN, "unknown_field", "req=%s field=%s hint=%s", call->request.id, BR_Q(name),
+               BR_Q("it is ignored; this is said once"));
+    }
+}
+
 static void call_parsed(struct br_gateway_call *call)
 {
     br_watch_content(call, "content_asked", call->body.data, call->body.len);
     br_buf_free(&call->body);
+    if (call->rc == 0)
+        call_warn(call);
     if (call->rc < 0 || call_model(call) < 0 || br_watch_model(call) < 0) {
         call_refuse(call, &call->problem);
         return;
@@ -339,6 +458,16 @@ static void on_parsed(uv_work_t *work, int status)
 {
     (void)status;
     job_done(work->data, call_parsed);
+}
+
+static int call_draining(struct br_gateway_call *call)
+{
+    if (!call->http->draining)
+        return 0;
+    br_problem_set(&call->problem, 503, "shutting_down", NULL,
+                   "The server is shutting down: it takes no new requests.");
+    call->problem.retry_after_s = call->gateway->retry_after_s > 1 ? call->gateway->retry_after_s : 1;
+    return -1;
 }
 
 static int call_headers(struct br_gateway_call *call)
@@ -365,7 +494,7 @@ void br_call_start(struct br_gateway *gateway, struct br_http *http, enum br_req
     call->body = http->body;
     call->body_len = http->body.len;
     http->body = (struct br_buf){0};
-    if (br_watch_begin(call) < 0 || call_headers(call) < 0)
+    if (br_watch_begin(call) < 0 || call_draining(call) < 0 || call_headers(call) < 0)
         call_refuse(call, &call->problem);
     else
         call_run(call, parse_work, on_parsed, call_parsed);

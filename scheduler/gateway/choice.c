@@ -1,5 +1,7 @@
 #include "scheduler/gateway/choice.h"
 
+#include <string.h>
+
 void br_choice_init(struct br_choice *choice, const struct br_request *request, const struct br_tokenizer *tokenizer)
 {
     struct br_err err;
@@ -16,6 +18,7 @@ void br_choice_free(struct br_choice *choice)
 {
     br_stop_free(&choice->stop);
     br_buf_free(&choice->text);
+    br_buf_free(&choice->kept);
     br_answer_logprobs_free(&choice->logprobs);
 }
 
@@ -80,4 +83,49 @@ void br_choice_given(struct br_choice *choice)
     choice->given += choice->ready;
     br_buf_consume(&choice->text, choice->ready);
     choice->ready = 0;
+}
+
+/* ---- kept tokens ---- */
+
+static bool keeps_ids(const struct br_request *request)
+{
+    return request->base.sampling.logprobs < 0;
+}
+
+void br_choice_keep(struct br_choice *choice, const struct br_request *request, const struct br_token *tokens,
+                    uint32_t n, enum br_end end)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (keeps_ids(request))
+            br_buf_add(&choice->kept, (const char *)&tokens[i].id, sizeof tokens[i].id);
+        else
+            br_buf_add(&choice->kept, (const char *)&tokens[i], sizeof tokens[i]);
+    choice->n_kept += n;
+    choice->kept_end = end;
+}
+
+static struct br_token kept_token(const struct br_choice *choice, const struct br_request *request, uint32_t i)
+{
+    struct br_token token = {0};
+    size_t size = keeps_ids(request) ? sizeof token.id : sizeof token;
+    memcpy(keeps_ids(request) ? (void *)&token.id : (void *)&token, choice->kept.data + i * size, size);
+    return token;
+}
+
+uint32_t br_choice_release(struct br_choice *choice, const struct br_request *request, uint32_t n)
+{
+    uint32_t left = choice->n_kept - choice->n_released;
+    n = n < left ? n : left;
+    if (n == 0 && choice->kept_end != BR_END_NONE && choice->end == BR_END_NONE)
+        br_choice_push(choice, request, NULL, 0, choice->kept_end);
+    for (uint32_t i = 0; i < n; i++) {
+        struct br_token token = kept_token(choice, request, choice->n_released++);
+        bool last = choice->n_released == choice->n_kept;
+        br_choice_push(choice, request, &token, 1, last ? choice->kept_end : BR_END_NONE);
+    }
+    if (choice->n_released == choice->n_kept) {
+        br_buf_free(&choice->kept);
+        choice->n_kept = choice->n_released = 0;
+    }
+    return n;
 }

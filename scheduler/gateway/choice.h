@@ -19,7 +19,10 @@ struct br_choice {
     uint64_t unwatched; /* bytes at the beginning that no stop string was looked for in */
     struct br_answer_logprobs logprobs;
     enum br_end end;
-    bool opened; /* its first chunk is out */
+    struct br_buf kept; /* tokens for later: ids, or with log probabilities whole tokens */
+    uint32_t n_kept, n_released;
+    enum br_end kept_end; /* to come behind those */
+    bool opened;          /* its first chunk is out */
 };
 
 void br_choice_init(struct br_choice *choice, const struct br_request *request, const struct br_tokenizer *tokenizer);
@@ -29,6 +32,16 @@ void br_choice_free(struct br_choice *choice);
  * out unless include_stop is set, as in vLLM. */
 void br_choice_push(struct br_choice *choice, const struct br_request *request, const struct br_token *tokens,
                     uint32_t n, enum br_end end);
+/* Keeps tokens instead: a client that does not read costs four bytes for each. */
+void br_choice_keep(struct br_choice *choice, const struct br_request *request, const struct br_token *tokens,
+                    uint32_t n, enum br_end end);
+/* Takes at most n of the kept tokens in, as br_choice_push does; how many. Behind the last of them comes the end. */
+uint32_t br_choice_release(struct br_choice *choice, const struct br_request *request, uint32_t n);
+/* Whether nothing more is to come from the backend. */
+static inline bool br_choice_over(const struct br_choice *choice)
+{
+    return choice->end != BR_END_NONE || choice->kept_end != BR_END_NONE;
+}
 /* The ready text was given out. */
 void br_choice_given(struct br_choice *choice);
 

@@ -150,7 +150,8 @@ static void conn_linger(struct conn *conn)
         conn_close(conn);
 }
 
-/* The kernel's buffer is full and ours fills up: whoever makes the tokens may do something else meanwhile. */
+/* The kernel's buffer is full and ours fills up: what is to follow is held back, and whoever makes the tokens may do
+ * something else meanwhile. */
 static void conn_pace(struct conn *conn)
 {
     const struct br_server *server = conn->server;
@@ -160,13 +161,11 @@ static void conn_pace(struct conn *conn)
         conn->slow = false; /* of an answer that is complete */
         return;
     }
-    if (slow == conn->slow)
-        return;
-    conn->slow = slow;
-    server->handler.slow(&conn->http, slow);
+    if (slow || conn->slow)
+        conn->slow = server->handler.slow(&conn->http, slow);
 }
 
-static void conn_send(struct conn *conn)
+static void conn_send_once(struct conn *conn)
 {
     struct br_buf *out = conn_out(conn);
     int rc = conn->tls && !conn->writing ? br_tls_send(conn->tls, &conn->http.out, &conn->sealed) : 0;
@@ -184,6 +183,14 @@ static void conn_send(struct conn *conn)
         conn_close(conn);
     } else
         conn_pace(conn);
+}
+
+/* What was held back comes as soon as there is room. */
+static void conn_send(struct conn *conn)
+{
+    do
+        conn_send_once(conn);
+    while (!conn->closed && !conn->writing && conn->http.out.len > 0);
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -249,7 +256,7 @@ static void conn_settle(struct conn *conn)
         conn_close(conn);
         return;
     }
-    if (http->draining && http->state == BR_HTTP_IDLE)
+    if (http->draining && http->state == BR_HTTP_IDLE && (conn->server->draining || http->served > 0))
         http->state = BR_HTTP_CLOSING;
     if (http->state != BR_HTTP_CLOSING)
         return;

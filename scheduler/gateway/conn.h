@@ -45,7 +45,7 @@ struct br_server {
     int open_handles;
     struct conn *conns, *spare, *dirty;
     uint32_t n_conns, n_spare, n_excess;
-    bool draining, stopping;
+    bool winding_down, draining, stopping;
     void (*done)(void *ctx);
     void *done_ctx;
     char input[SERVER_READ];

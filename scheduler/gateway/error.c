@@ -38,6 +38,19 @@ static const char *problem_type(int status)
     }
 }
 
+static const char *problem_type_anthropic(int status)
+{
+    static const struct {
+        int status;
+        const char *type;
+    } table[] = {{401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},
+                 {413, "request_too_large"},    {429, "rate_limit_error"}, {503, "overloaded_error"}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].status == status)
+            return table[i].type;
+    return status >= 500 ? "api_error" : "invalid_request_error";
+}
+
 static int json_append(const char *data, size_t len, void *out)
 {
     br_buf_add(out, data, len);
@@ -68,6 +81,13 @@ static void problem_field(struct br_buf *out, const char *value)
 
 void br_problem_body(const struct br_problem *problem, struct br_buf *out)
 {
+    if (problem->anthropic) {
+        br_buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
+                      problem_type_anthropic(problem->status));
+        br_json_put(out, problem->message, strlen(problem->message));
+        br_buf_puts(out, "}}");
+        return;
+    }
     br_buf_puts(out, "{\"error\":{\"message\":");
     br_json_put(out, problem->message, strlen(problem->message));
     br_buf_printf(out, ",\"type\":\"%s\",\"param\":", problem_type(problem->status));

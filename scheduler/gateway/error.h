@@ -2,6 +2,7 @@
 #ifndef BRIAREUS_SCHEDULER_GATEWAY_ERROR_H
 #define BRIAREUS_SCHEDULER_GATEWAY_ERROR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/buf.h"
@@ -11,6 +12,7 @@ struct br_problem {
     const char *code;     /* static string, or NULL */
     char param[96];       /* the field at fault; "" for none */
     double retry_after_s; /* 0: no Retry-After header */
+    bool anthropic;       /* said in the shape of Anthropic's errors */
     char message[640];
 };
 
@@ -18,7 +20,7 @@ struct br_problem {
 int br_problem_set(struct br_problem *problem, int status, const char *code, const char *param, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Appends {"error":{"message","type","param","code"}}. */
+/* Appends {"error":{"message","type","param","code"}}, or {"type":"error","error":{"type","message"}}. */
 void br_problem_body(const struct br_problem *problem, struct br_buf *out);
 
 /* Appends a JSON string, quotes included. Ill-formed UTF-8 is repaired. */

@@ -10,6 +10,8 @@
 
 enum { ADMIN_CONNECTIONS = 64 };
 
+enum { SLOW_OUT_BYTES = 16 << 10, SLOW_TOKENS = 1024 };
+
 static void gateway_free_if_done(struct br_gateway *gateway)
 {
     if (!gateway->stopping || gateway->server || gateway->admin || gateway->ping_open || gateway->n_jobs > 0)
@@ -74,10 +76,9 @@ static void on_gone(struct br_http *http)
         br_admin_abandon(http->admin);
 }
 
-static void on_slow(struct br_http *http, bool slow)
+static bool on_slow(struct br_http *http, bool slow)
 {
-    if (http->call)
-        br_call_pace(http->call, slow);
+    return http->call ? br_call_pace(http->call, slow) : false;
 }
 
 static int gateway_tls(struct br_gateway *gateway, struct br_server_config *server, struct br_err *err)
@@ -140,11 +141,12 @@ int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, co
         .header_timeout_ms = config->header_timeout_ms,
         .idle_timeout_ms = config->idle_timeout_ms,
         .max_out_bytes = config->max_out_bytes,
-        .slow_out_bytes = config->slow_out_bytes ? config->slow_out_bytes : config->max_out_bytes / 8};
+        .slow_out_bytes = config->slow_out_bytes ? config->slow_out_bytes : SLOW_OUT_BYTES};
     struct br_server_handler handler = {.ctx = gateway, .request = br_route, .gone = on_gone, .slow = on_slow};
     json_object_seed(0); /* before threads parse */
     gateway->loop = loop;
     gateway->config = *config;
+    gateway->config.slow_tokens = config->slow_tokens ? config->slow_tokens : SLOW_TOKENS;
     gateway->backend = *backend;
     if (gateway_tls(gateway, &server, err) || br_server_start(loop, &server, &handler, &gateway->server, err) < 0) {
         gateway->stopping = true;
@@ -165,9 +167,10 @@ int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, co
     return 0;
 }
 
-void br_gateway_drain(struct br_gateway *gateway)
+void br_gateway_drain(struct br_gateway *gateway, double retry_after_s)
 {
-    br_server_drain(gateway->server);
+    gateway->retry_after_s = retry_after_s;
+    br_server_wind_down(gateway->server);
 }
 
 uint32_t br_gateway_open_calls(const struct br_gateway *gateway)

@@ -15,6 +15,23 @@ struct br_gateway;
 struct br_key_list;
 struct br_gateway_call; /* one client request with its sequences (n choices x prompts) */
 
+/* Sampling parameters of requests that do not say, from the model's generation_config.json as in vLLM. */
+enum br_default {
+    BR_DEFAULT_TEMPERATURE = 1,
+    BR_DEFAULT_TOP_P = 2,
+    BR_DEFAULT_TOP_K = 4,
+    BR_DEFAULT_MIN_P = 8,
+    BR_DEFAULT_REPETITION = 16,
+    BR_DEFAULT_MAX_TOKENS = 32,
+};
+
+struct br_gateway_defaults {
+    unsigned given; /* br_default: which of these count */
+    float temperature, top_p, min_p, repetition_penalty;
+    int32_t top_k; /* 0: off */
+    uint32_t max_tokens;
+};
+
 struct br_gateway_model {
     const char *name;
     const struct br_tokenizer *tokenizer; /* borrowed; models never move or go while the gateway lives */
@@ -25,7 +42,7 @@ struct br_gateway_model {
     int64_t created_s;
     double ttft_s, tbt_s; /* SLO */
     double weight;        /* of its requests beside other models'; 0: 1 */
-    /* generation_config.json's sampling defaults are not applied (as vllm --generation-config none). */
+    struct br_gateway_defaults defaults;
 };
 
 struct br_gateway_config {
@@ -38,7 +55,8 @@ struct br_gateway_config {
     uint32_t idle_timeout_ms;   /* keep-alive */
     uint32_t ping_ms;           /* a silent stream gets a comment line this often (proxies, dead clients); 0: 30 s */
     uint64_t max_out_bytes;     /* waiting for one client that does not read; more: its sequences are cancelled */
-    uint64_t slow_out_bytes;    /* above this its sequences are to pause; 0: an eighth of max_out_bytes */
+    uint64_t slow_out_bytes;    /* above this tokens are kept instead of text; 0: 16 KiB */
+    uint32_t slow_tokens;       /* kept for a client above which its sequences are to pause; 0: 1024 */
     const char *tls_cert, *tls_key; /* PEM files; NULL: plain HTTP. The operators' listener is always plain */
     const char *traces;             /* where spans go (otlp.h); NULL: nowhere */
     bool log_content;               /* prompts and answers go to the log */
@@ -71,10 +89,21 @@ struct br_gateway_backend {
      * nor about the call once all its unfinished sequences are cancelled. Never called from inside br_gateway_tokens:
      * a sequence that met its stop string is ended by the worker (BR_END_STOP_TEXT), the gateway only cuts the text. */
     void (*cancel)(void *ctx, struct br_gateway_call *call, uint64_t seq);
+    /* The gateway stops and nobody waits for this accepted sequence any more, but it stays: as cancel otherwise. NULL:
+     * it is cancelled. */
+    void (*leave)(void *ctx, struct br_gateway_call *call, uint64_t seq);
     /* The client of this unfinished sequence does not read what it gets (pause), or reads again. Never called from
      * inside br_gateway_tokens. NULL: nobody cares. */
     void (*pace)(void *ctx, uint64_t seq, bool pause);
     bool (*healthy)(void *ctx, const char **why);
+    /* Why new requests had better go elsewhere (in a buffer that stands until the next call); NULL: they may come, or
+     * the function: when `healthy`. For GET /health/ready. */
+    const char *(*unready)(void *ctx);
+    /* A request asks for its model to stay loaded this long after it (0: not at all; below 0: for ever). NULL: nobody
+     * listens. */
+    void (*keep_alive)(void *ctx, const struct br_gateway_model *model, double seconds);
+    /* Appends a JSON list for GET /running: models that hold memory or have work; NULL: there is no such path. */
+    void (*running)(void *ctx, struct br_buf *out);
     /* Appends a JSON object for GET /stats; NULL: there is no such path. */
     void (*stats)(void *ctx, struct br_buf *out);
     /* POST /models/...: exactly one of br_gateway_ordered or br_gateway_order_refused follows, at once or later, unless
@@ -89,10 +118,10 @@ struct br_gateway_backend {
 
 int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, const struct br_gateway_backend *backend,
                      struct br_gateway **out, struct br_err *err);
-/* Stops listening; idle connections close, the others after the answer they wait for; /health says 503. */
-void br_gateway_drain(struct br_gateway *gateway);
+/* What is under way goes on; new requests get 503 with this Retry-After, /health/ready says so. */
+void br_gateway_drain(struct br_gateway *gateway, double retry_after_s);
 uint32_t br_gateway_open_calls(const struct br_gateway *gateway);
-/* Stops listening, cancels open calls and ends them with 503 or an SSE error, frees. Handles close and tokenising under
+/* Stops listening, leaves open calls and ends them with 503 or an SSE error, frees. Handles close and tokenising under
  * way ends while the loop runs on: models and tokenizers must live until uv_run has returned. */
 void br_gateway_stop(struct br_gateway *gateway);
 int br_gateway_port(const struct br_gateway *gateway);

@@ -24,6 +24,9 @@ struct br_gateway {
     uv_timer_t ping;
     bool ping_open; /* not closed yet */
     bool stopping;
+    double retry_after_s;              /* while it drains */
+    char warned[64][BR_REQUEST_FIELD]; /* unknown fields that were said already */
+    uint32_t n_warned;
 };
 
 enum call_state {
@@ -57,6 +60,8 @@ struct br_gateway_call {
     struct br_buf head;  /* what every chunk begins with */
     struct br_buf event; /* the chunk being put together */
     char error[256];     /* of a sequence that failed; "" for none */
+    uint32_t n_kept;     /* tokens of all choices that wait for a client that does not read */
+    bool held, paused;   /* tokens are kept; its sequences are told to pause */
     bool silent;         /* nothing sent since the last ping */
     bool submitting;     /* backend.submit is on the stack */
     bool over;           /* to be freed when submit returns */
@@ -68,7 +73,7 @@ void br_call_start(struct br_gateway *gateway, struct br_http *http, enum br_req
 /* The client is gone. */
 void br_call_abandon(struct br_gateway_call *call);
 /* The client does not read, or reads again. */
-void br_call_pace(struct br_gateway_call *call, bool slow);
+bool br_call_pace(struct br_gateway_call *call, bool slow); /* as br_server_handler.slow */
 /* The gateway stops: tells the client, cancels. */
 void br_call_stop(struct br_gateway_call *call);
 void br_gateway_job_done(struct br_gateway *gateway);
@@ -76,7 +81,15 @@ void br_gateway_job_done(struct br_gateway *gateway);
 /* "x-request-id: ...\r\n" with the client's id, or else ours; "" when that is empty. */
 void br_request_id_line(char *out, size_t size, const char *wanted, const char *own);
 
+/* messages.c: the same for Anthropic's clients. */
+void br_messages_answer(struct br_gateway_call *call, struct br_buf *out);
+void br_messages_begin(struct br_gateway_call *call);
+void br_messages_deliver(struct br_gateway_call *call, struct br_choice *choice);
+void br_messages_ping(struct br_gateway_call *call);
+void br_messages_end(struct br_gateway_call *call);
+
 /* sse.c: the stream of a call. */
+void br_sse_send(struct br_gateway_call *call); /* the event that is put together */
 void br_sse_begin(struct br_gateway_call *call);
 void br_sse_deliver(struct br_gateway_call *call, struct br_choice *choice);
 void br_sse_ping(struct br_gateway_call *call);

@@ -82,6 +82,8 @@ static void header_begin(struct br_http *http)
 static int on_header_value(llhttp_t *parser, const char *at, size_t len)
 {
     struct br_http *http = http_of(parser);
+    if (!http->in_value && http->field_len == 0)
+        return http_refuse(http, 400, "This is not a valid HTTP request: a header has no name.");
     if (!http->in_value)
         header_begin(http);
     if (http->header_at >= 0) {
@@ -185,10 +187,10 @@ static void http_next(struct br_http *http)
     http->client = NULL;
     http->method = HTTP_GET;
     http->minor = 1;
-    http->keep_alive = false;
+    http->keep_alive = http->anthropic = false;
     http->head_bytes = http->field_len = 0;
     http->header_at = -1;
-    http->in_value = false;
+    http->in_value = http->line_begins = http->head_seen = false;
 }
 
 void br_http_init(struct br_http *http, const struct br_http_limits *limits, const struct br_http_events *events,
@@ -240,6 +242,19 @@ static void http_count_raw(struct br_http *http, uint32_t before, size_t len)
         http->head_bytes += (uint32_t)len;
 }
 
+/* A header that goes on in the next line (obsolete: RFC 9112, 5.2) is not read by all in the same way: what one takes
+ * for a length another does not. */
+static bool http_folds(struct br_http *http, const char *data, size_t len)
+{
+    for (size_t i = 0; i < len && !http->head_seen; i++) {
+        if (http->line_begins && (data[i] == ' ' || data[i] == '\t'))
+            return true;
+        http->head_seen = http->line_begins && (data[i] == '\r' || data[i] == '\n');
+        http->line_begins = data[i] == '\n';
+    }
+    return false;
+}
+
 /* Parses up to the end of one request; returns how many bytes were used. */
 static size_t http_parse(struct br_http *http, const char *data, size_t len)
 {
@@ -251,6 +266,10 @@ static size_t http_parse(struct br_http *http, const char *data, size_t len)
     if (http->state == BR_HTTP_IDLE) {
         http->state = BR_HTTP_HEAD;
         http->served++;
+    }
+    if (http_folds(http, data + used, len - used)) {
+        br_http_fail(http, 400, "This is not a valid HTTP request: a header goes on in a second line.");
+        return len;
     }
     error = llhttp_execute(&http->parser, data + used, len - used);
     if (http->state == BR_HTTP_CLOSING)

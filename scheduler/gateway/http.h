@@ -81,11 +81,13 @@ struct br_http {
     char header[BR_N_HEADERS][BR_HTTP_HEADER_VALUE]; /* "" when missing; cut when longer */
     unsigned method, minor;                          /* llhttp_method; HTTP/1.minor */
     bool keep_alive;
+    bool anthropic;      /* set by the handler: how problems are said */
     uint32_t head_bytes; /* so far */
     char field[24];      /* the header name being read */
     uint32_t field_len;  /* may exceed the room: then no name that matters here */
     int header_at;       /* br_http_header being read, -1: another one */
     bool in_value;
+    bool line_begins, head_seen; /* of the raw bytes: at the first of a line; the head's last line is there */
 
     struct br_buf pending; /* input not parsed yet */
     struct br_buf out;     /* output not sent yet; the transport consumes it */

@@ -76,12 +76,14 @@ void br_http_answer(struct br_http *http, int status, const char *content_type, 
 void br_http_answer_problem(struct br_http *http, const struct br_problem *problem, const char *headers)
 {
     struct br_buf body = {0}, lines = {0};
+    struct br_problem said = *problem;
+    said.anthropic = http->anthropic;
     br_buf_puts(&lines, headers);
     if (problem->retry_after_s > 0) {
         double seconds = problem->retry_after_s < 3600 ? problem->retry_after_s : 3600;
         br_buf_printf(&lines, "Retry-After: %d\r\n", (int)seconds + ((double)(int)seconds < seconds));
     }
-    br_problem_body(problem, &body);
+    br_problem_body(&said, &body);
     br_http_answer(http, problem->status, "application/json", lines.data, body.data, body.len);
     br_buf_free(&body);
     br_buf_free(&lines);

@@ -88,8 +88,11 @@ static void request_defaults(struct br_request *request, enum br_request_kind ki
     request->base.sampling.logprobs = -1;
     request->base.continues_text = kind == BR_REQUEST_COMPLETION;
     request->generation_prompt = true;
-    snprintf(request->id, sizeof request->id, "%s-%016" PRIx64 "%016" PRIx64,
-             kind == BR_REQUEST_CHAT ? "chatcmpl" : "cmpl", br_rng_entropy(), br_rng_entropy());
+    snprintf(request->id, sizeof request->id, "%s%016" PRIx64 "%016" PRIx64,
+             kind == BR_REQUEST_CHAT         ? "chatcmpl-"
+             : kind == BR_REQUEST_COMPLETION ? "cmpl-"
+                                             : "msg_",
+             br_rng_entropy(), br_rng_entropy());
 }
 
 int br_request_parse(struct br_request *request, enum br_request_kind kind, const char *body, size_t len,
@@ -143,7 +146,7 @@ void br_request_free(struct br_request *request)
 
 static const char *input_name(const struct br_request *request)
 {
-    return request->kind == BR_REQUEST_CHAT ? "messages" : "prompt";
+    return request->n_messages > 0 ? "messages" : request->kind == BR_REQUEST_DETOKENIZE ? "tokens" : "prompt";
 }
 
 static int bind_chat(struct br_request *request, const struct br_gateway_model *model, struct br_problem *problem)
@@ -175,13 +178,14 @@ static int bind_prompt(struct br_request *request, struct br_request_prompt *pro
                        const struct br_gateway_model *model, struct br_problem *problem)
 {
     struct br_err err;
-    if (prompt->text && br_tokenizer_encode(model->tokenizer, prompt->text, prompt->len,
-                                            BR_ENCODE_ADD_SPECIAL | BR_ENCODE_PARSE_SPECIAL, &prompt->ids, &err) < 0)
+    unsigned flags = (request->no_special ? 0 : BR_ENCODE_ADD_SPECIAL) | BR_ENCODE_PARSE_SPECIAL;
+    const char *name = input_name(request);
+    if (prompt->text && br_tokenizer_encode(model->tokenizer, prompt->text, prompt->len, flags, &prompt->ids, &err) < 0)
         return br_problem_set(problem, 400, "invalid_value", "prompt", "%s.", err.msg);
     for (size_t i = 0; i < prompt->ids.len; i++)
         if ((uint32_t)prompt->ids.data[i] >= model->vocab)
-            return br_problem_set(problem, 400, "invalid_value", "prompt",
-                                  "Invalid 'prompt': token id %d is not below the model's vocabulary size of %u.",
+            return br_problem_set(problem, 400, "invalid_value", name,
+                                  "Invalid '%s': token id %d is not below the model's vocabulary size of %u.", name,
                                   prompt->ids.data[i], model->vocab);
     if (request->echo)
         bind_echo(prompt, model);
@@ -231,11 +235,48 @@ static int bind_stop_ids(const struct br_request *request, const struct br_gatew
     return 0;
 }
 
+static int bind_bias(const struct br_request *request, const struct br_gateway_model *model, struct br_problem *problem)
+{
+    for (uint32_t i = 0; i < request->base.n_bias; i++)
+        if ((uint32_t)request->base.bias_ids[i] >= model->vocab)
+            return br_problem_set(problem, 400, "invalid_value", "logit_bias",
+                                  "Invalid 'logit_bias': %d is not below the model's vocabulary size of %u.",
+                                  request->base.bias_ids[i], model->vocab);
+    return 0;
+}
+
+/* What the client has not said, as the model's folder says. */
+static void bind_sampling(struct br_request *request, const struct br_gateway_model *model)
+{
+    const struct br_gateway_defaults *d = &model->defaults;
+    struct br_sampling *s = &request->base.sampling;
+    unsigned take = d->given & ~request->given;
+    if (take & BR_DEFAULT_TEMPERATURE)
+        s->temperature = d->temperature;
+    if (take & BR_DEFAULT_TOP_P)
+        s->top_p = d->top_p;
+    if (take & BR_DEFAULT_TOP_K)
+        s->top_k = d->top_k;
+    if (take & BR_DEFAULT_MIN_P)
+        s->min_p = d->min_p;
+    if (take & BR_DEFAULT_REPETITION)
+        s->repetition_penalty = d->repetition_penalty;
+}
+
+static uint32_t default_length(const struct br_request *request, const struct br_gateway_model *model, uint32_t room)
+{
+    uint32_t length = request->kind == BR_REQUEST_COMPLETION ? 16 : room;
+    if (request->kind != BR_REQUEST_COMPLETION && (model->defaults.given & BR_DEFAULT_MAX_TOKENS))
+        length = model->defaults.max_tokens;
+    return length < room ? length : room;
+}
+
 static void bind_defaults(struct br_request *request, const struct br_gateway_model *model, uint32_t room)
 {
     struct br_seq_spec *base = &request->base;
+    bind_sampling(request, model);
     if (!request->has_max_tokens)
-        base->max_tokens = request->kind == BR_REQUEST_COMPLETION && room > 16 ? 16 : room;
+        base->max_tokens = default_length(request, model, room);
     if (base->min_tokens > base->max_tokens)
         base->min_tokens = base->max_tokens;
     if (base->ttft_s <= 0)
@@ -251,9 +292,11 @@ static void bind_defaults(struct br_request *request, const struct br_gateway_mo
 int br_request_bind(struct br_request *request, const struct br_gateway_model *model, struct br_problem *problem)
 {
     uint32_t room = model->max_context;
-    if (request->kind == BR_REQUEST_CHAT && bind_chat(request, model, problem) < 0)
+    if (request->n_messages > 0 && bind_chat(request, model, problem) < 0)
         return -1;
-    if (bind_stop_ids(request, model, problem) < 0)
+    if (br_request_is_local(request))
+        return bind_prompt(request, &request->prompts[0], model, problem);
+    if (bind_stop_ids(request, model, problem) < 0 || bind_bias(request, model, problem) < 0)
         return -1;
     for (uint32_t i = 0; i < request->n_prompts; i++) {
         struct br_request_prompt *prompt = &request->prompts[i];

@@ -73,25 +73,29 @@ int br_field_bool(json_t *obj, const char *name, bool *out, struct br_problem *p
     return 0;
 }
 
-static int sampling_numbers(json_t *root, struct br_sampling *sampling, struct br_problem *problem)
+static int sampling_numbers(struct br_request *request, struct br_problem *problem)
 {
+    struct br_sampling *sampling = &request->base.sampling;
+    json_t *root = request->root;
     const struct {
         const char *name;
         double min, max;
         float *out;
+        unsigned given;
     } fields[] = {
-        {"temperature", 0, 2, &sampling->temperature},
-        {"top_p", 0, 1, &sampling->top_p},
-        {"min_p", 0, 1, &sampling->min_p},
-        {"repetition_penalty", 0.01, 10, &sampling->repetition_penalty},
-        {"frequency_penalty", -2, 2, &sampling->frequency_penalty},
-        {"presence_penalty", -2, 2, &sampling->presence_penalty},
+        {"temperature", 0, 2, &sampling->temperature, BR_DEFAULT_TEMPERATURE},
+        {"top_p", 0, 1, &sampling->top_p, BR_DEFAULT_TOP_P},
+        {"min_p", 0, 1, &sampling->min_p, BR_DEFAULT_MIN_P},
+        {"repetition_penalty", 0.01, 10, &sampling->repetition_penalty, BR_DEFAULT_REPETITION},
+        {"frequency_penalty", -2, 2, &sampling->frequency_penalty, 0},
+        {"presence_penalty", -2, 2, &sampling->presence_penalty, 0},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         double value = (double)*fields[i].out;
         if (br_field_number(root, fields[i].name, fields[i].min, fields[i].max, &value, problem) < 0)
             return -1;
         *fields[i].out = (float)value;
+        request->given |= br_field_present(root, fields[i].name) ? fields[i].given : 0;
     }
     if (sampling->top_p < 1e-6f)
         sampling->top_p = 1e-6f; /* 0 asks for the likeliest token alone */
@@ -124,6 +128,9 @@ static int sampling_lengths(struct br_request *request, struct br_problem *probl
     request->base.max_tokens = (uint32_t)max_tokens;
     request->base.min_tokens = (uint32_t)min_tokens;
     request->base.sampling.top_k = top_k > 0 ? (int32_t)top_k : 0;
+    request->given |= br_field_present(request->root, "top_k") ? BR_DEFAULT_TOP_K : 0;
+    if (request->kind == BR_REQUEST_MESSAGES && !*given)
+        return br_problem_set(problem, 400, "missing_required_parameter", "max_tokens", "max_tokens: Field required");
     return 0;
 }
 
@@ -146,6 +153,8 @@ static int sampling_logprobs(struct br_request *request, struct br_problem *prob
     int64_t top = -1;
     if (request->kind == BR_REQUEST_CHAT)
         return sampling_chat_logprobs(request, problem);
+    if (request->kind != BR_REQUEST_COMPLETION)
+        return 0;
     if (br_field_int(request->root, "logprobs", 0, BR_MAX_TOP_LOGPROBS, &top, NULL, problem) < 0 ||
         br_field_bool(request->root, "echo", &request->echo, problem) < 0)
         return -1;
@@ -157,14 +166,14 @@ static int sampling_logprobs(struct br_request *request, struct br_problem *prob
     return 0;
 }
 
-static int stop_string(struct br_request *request, const json_t *value, struct br_problem *problem)
+static int stop_string(struct br_request *request, const char *name, const json_t *value, struct br_problem *problem)
 {
     struct br_seq_spec *spec = &request->base;
     if (!json_is_string(value))
-        return br_field_type("stop", "a string or a list of strings", value, problem);
+        return br_field_type(name, "a string or a list of strings", value, problem);
     if (json_string_length(value) == 0 || json_string_length(value) > BR_MAX_STOP_STRING_BYTES)
-        return br_problem_set(problem, 400, "invalid_value", "stop",
-                              "Invalid value for 'stop': each string has 1 to %d bytes, but got %zu.",
+        return br_problem_set(problem, 400, "invalid_value", name,
+                              "Invalid value for '%s': each string has 1 to %d bytes, but got %zu.", name,
                               BR_MAX_STOP_STRING_BYTES, json_string_length(value));
     spec->stop[spec->n_stop++] = br_strdup(json_string_value(value));
     return 0;
@@ -172,16 +181,18 @@ static int stop_string(struct br_request *request, const json_t *value, struct b
 
 static int sampling_stop(struct br_request *request, struct br_problem *problem)
 {
-    const json_t *stop = json_object_get(request->root, "stop");
+    const char *name = request->kind == BR_REQUEST_MESSAGES ? "stop_sequences" : "stop";
+    const json_t *stop = json_object_get(request->root, name);
     size_t n = json_is_array(stop) ? json_array_size(stop) : 1;
     if (!stop || json_is_null(stop) || n == 0)
         return 0;
     if (n > BR_MAX_STOP_STRINGS)
-        return br_problem_set(problem, 400, "array_above_max_length", "stop",
-                              "Invalid 'stop': at most %d strings are allowed, but got %zu.", BR_MAX_STOP_STRINGS, n);
+        return br_problem_set(problem, 400, "array_above_max_length", name,
+                              "Invalid '%s': at most %d strings are allowed, but got %zu.", name, BR_MAX_STOP_STRINGS,
+                              n);
     request->base.stop = br_calloc(n, sizeof *request->base.stop);
     for (size_t i = 0; i < n; i++)
-        if (stop_string(request, json_is_array(stop) ? json_array_get(stop, i) : stop, problem) < 0)
+        if (stop_string(request, name, json_is_array(stop) ? json_array_get(stop, i) : stop, problem) < 0)
             return -1;
     return 0;
 }
@@ -229,6 +240,13 @@ static int sampling_stream(struct br_request *request, struct br_problem *proble
     return 0;
 }
 
+/* Anthropic's way of saying it. */
+static bool thinking_off(const struct br_request *request)
+{
+    const char *type = json_string_value(json_object_get(json_object_get(request->root, "thinking"), "type"));
+    return request->kind == BR_REQUEST_MESSAGES && type && strcmp(type, "disabled") == 0;
+}
+
 static int sampling_flags(struct br_request *request, struct br_problem *problem)
 {
     json_t *kwargs = json_object_get(request->root, "chat_template_kwargs");
@@ -240,47 +258,8 @@ static int sampling_flags(struct br_request *request, struct br_problem *problem
         return -1;
     if (json_is_object(kwargs) && br_field_bool(kwargs, "enable_thinking", &thinking, problem) < 0)
         return -1;
-    request->no_thinking = !thinking;
+    request->no_thinking = !thinking || thinking_off(request);
     request->base.show_special = !skip_special;
-    return 0;
-}
-
-/* ---- how urgent it is ---- */
-
-/* An unknown member would be an SLO that the client believes in and nobody keeps. */
-static int slo_names(json_t *slo, struct br_problem *problem)
-{
-    for (void *at = json_object_iter(slo); at; at = json_object_iter_next(slo, at)) {
-        const char *name = json_object_iter_key(at);
-        if (strcmp(name, "ttft") != 0 && strcmp(name, "tbt") != 0 && strcmp(name, "deadline") != 0)
-            return br_problem_set(problem, 400, "invalid_value", "slo",
-                                  "Unknown member '%.60s' of 'slo': it has 'ttft', 'tbt' and 'deadline', in seconds.",
-                                  name);
-    }
-    return 0;
-}
-
-static int urgency_slo(struct br_request *request, struct br_problem *problem)
-{
-    json_t *slo = json_object_get(request->root, "slo");
-    struct br_seq_spec *base = &request->base;
-    if (!slo || json_is_null(slo))
-        return 0;
-    if (!json_is_object(slo))
-        return br_field_type("slo", "an object", slo, problem);
-    if (slo_names(slo, problem) < 0 || br_field_number(slo, "ttft", 0.001, 86400, &base->ttft_s, problem) < 0 ||
-        br_field_number(slo, "tbt", 0.001, 86400, &base->tbt_s, problem) < 0)
-        return -1;
-    return br_field_number(slo, "deadline", 0.001, 7 * 86400, &base->deadline_s, problem);
-}
-
-/* As in vLLM, lower is more urgent and 0 usual; a step of one is a factor of two, within 2^-10 to 2^10. */
-static int urgency_priority(struct br_request *request, struct br_problem *problem)
-{
-    int64_t priority = 0;
-    if (br_field_int(request->root, "priority", INT32_MIN, INT32_MAX, &priority, NULL, problem) < 0)
-        return -1;
-    request->base.weight = ldexp(1, priority < -10 ? 10 : priority > 10 ? -10 : -(int)priority);
     return 0;
 }
 
@@ -297,8 +276,7 @@ static bool json_is_empty(const json_t *value)
 static int refuse_unsupported(json_t *root, struct br_problem *problem)
 {
     static const char *const names[] = {
-        "tools",          "functions", "logit_bias", "suffix", "audio", "continue_final_message", "web_search_options",
-        "use_beam_search"};
+        "tools", "functions", "suffix", "audio", "continue_final_message", "web_search_options", "use_beam_search"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!json_is_empty(json_object_get(root, names[i])))
             return br_problem_set(problem, 400, "unsupported_parameter", names[i],
@@ -310,6 +288,8 @@ static int refuse_tool_choice(json_t *root, struct br_problem *problem)
 {
     const json_t *choice = json_object_get(root, "tool_choice");
     const char *name = json_string_value(choice);
+    if (json_is_object(choice) && !name)
+        name = json_string_value(json_object_get(choice, "type")); /* Anthropic's way of writing it */
     if (!choice || json_is_null(choice) || (name && (strcmp(name, "none") == 0 || strcmp(name, "auto") == 0)))
         return 0;
     return br_problem_set(problem, 400, "unsupported_value", "tool_choice",
@@ -330,6 +310,9 @@ static int refuse_format(json_t *root, struct br_problem *problem)
 static int sampling_choices(struct br_request *request, struct br_problem *problem)
 {
     int64_t n = 1, best_of;
+    request->n = 1;
+    if (request->kind == BR_REQUEST_MESSAGES)
+        return 0;
     if (br_field_int(request->root, "n", 1, UINT32_MAX, &n, NULL, problem) < 0)
         return -1;
     best_of = n;
@@ -346,13 +329,13 @@ static int sampling_choices(struct br_request *request, struct br_problem *probl
 int br_request_sampling(struct br_request *request, struct br_problem *problem)
 {
     json_t *root = request->root;
-    struct br_sampling *sampling = &request->base.sampling;
-    if (sampling_numbers(root, sampling, problem) < 0 || sampling_seed(root, sampling, problem) < 0 ||
+    br_request_unknown(request);
+    if (sampling_numbers(request, problem) < 0 || sampling_seed(root, &request->base.sampling, problem) < 0 ||
         sampling_lengths(request, problem) < 0 || sampling_logprobs(request, problem) < 0 ||
         sampling_stop(request, problem) < 0 || sampling_stop_ids(request, problem) < 0 ||
         sampling_stream(request, problem) < 0 || sampling_flags(request, problem) < 0 ||
-        sampling_choices(request, problem) < 0 || urgency_slo(request, problem) < 0 ||
-        urgency_priority(request, problem) < 0)
+        sampling_choices(request, problem) < 0 || br_request_bias(request, problem) < 0 ||
+        br_request_urgency(request, problem) < 0)
         return -1;
     if (refuse_unsupported(root, problem) < 0 || refuse_tool_choice(root, problem) < 0)
         return -1;

@@ -32,6 +32,30 @@ static void route_completions(struct br_http *http, const char *rest)
     br_call_start(route_gateway(http), http, BR_REQUEST_COMPLETION);
 }
 
+static void route_messages(struct br_http *http, const char *rest)
+{
+    (void)rest;
+    br_call_start(route_gateway(http), http, BR_REQUEST_MESSAGES);
+}
+
+static void route_count(struct br_http *http, const char *rest)
+{
+    (void)rest;
+    br_call_start(route_gateway(http), http, BR_REQUEST_COUNT);
+}
+
+static void route_tokenize(struct br_http *http, const char *rest)
+{
+    (void)rest;
+    br_call_start(route_gateway(http), http, BR_REQUEST_TOKENIZE);
+}
+
+static void route_detokenize(struct br_http *http, const char *rest)
+{
+    (void)rest;
+    br_call_start(route_gateway(http), http, BR_REQUEST_DETOKENIZE);
+}
+
 static void route_models(struct br_http *http, const char *rest)
 {
     const struct br_gateway_backend *backend = &route_gateway(http)->backend;
@@ -90,21 +114,52 @@ static void route_model(struct br_http *http, const char *rest)
     route_json(http, 200, "", &body);
 }
 
+/* Alive: this process answers. A probe that restarted it because something else is away would help nobody. */
 static void route_health(struct br_http *http, const char *rest)
 {
-    const struct br_gateway *gateway = route_gateway(http);
-    const char *why = "it is not ready";
+    struct br_buf body = {0};
+    (void)rest;
+    br_buf_puts(&body, "{\"status\":\"ok\"}");
+    route_json(http, 200, "", &body);
+}
+
+static const char *unready(const struct br_gateway_backend *backend)
+{
+    const char *why = "it is not healthy";
+    if (backend->unready)
+        return backend->unready(backend->ctx);
+    return backend->healthy(backend->ctx, &why) ? NULL : why;
+}
+
+/* Ready: new requests will be served. Neither probe touches a model, so that none is kept loaded by them. */
+static void route_ready(struct br_http *http, const char *rest)
+{
+    const char *why = http->draining ? "it is shutting down" : unready(&route_gateway(http)->backend);
     struct br_buf body = {0};
     struct br_problem problem;
     (void)rest;
-    if (!http->draining && gateway->backend.healthy(gateway->backend.ctx, &why)) {
-        br_buf_puts(&body, "{\"status\":\"ok\"}");
+    if (!why) {
+        br_buf_puts(&body, "{\"status\":\"ready\"}");
         route_json(http, 200, "", &body);
         return;
     }
-    br_problem_set(&problem, 503, NULL, NULL, "The server is not healthy: %s.", http->draining ? "draining" : why);
+    br_problem_set(&problem, 503, "not_ready", NULL, "The server is not ready: %s.", why);
     problem.retry_after_s = 1;
     br_http_answer_problem(http, &problem, "");
+}
+
+static void route_running(struct br_http *http, const char *rest)
+{
+    const struct br_gateway_backend *backend = &route_gateway(http)->backend;
+    struct br_buf body = {0};
+    (void)rest;
+    br_buf_puts(&body, "{\"running\":");
+    if (backend->running)
+        backend->running(backend->ctx, &body);
+    else
+        br_buf_puts(&body, "[]");
+    br_buf_puts(&body, "}");
+    route_json(http, 200, "", &body);
 }
 
 static void route_stats(struct br_http *http, const char *rest)
@@ -145,11 +200,17 @@ static const struct route {
 } routes[] = {
     {"/v1/chat/completions", ROUTE_POST, route_chat},
     {"/v1/completions", ROUTE_POST, route_completions},
+    {"/v1/messages", ROUTE_POST, route_messages},
+    {"/v1/messages/count_tokens", ROUTE_POST, route_count},
+    {"/tokenize", ROUTE_POST, route_tokenize},
+    {"/detokenize", ROUTE_POST, route_detokenize},
     {"/v1/models", ROUTE_GET, route_models},
     {"/v1/models/", ROUTE_GET, route_model},
     {"/models", ROUTE_GET, br_route_models_state},
     {"/models/", ROUTE_POST, br_route_model_order},
     {"/health", ROUTE_GET, route_health},
+    {"/health/ready", ROUTE_GET, route_ready},
+    {"/running", ROUTE_GET, route_running},
     {"/stats", ROUTE_GET, route_stats},
     {"/metrics", ROUTE_GET, route_metrics},
 };
@@ -197,6 +258,7 @@ void br_route(struct br_http *http)
     char *query = strchr(http->target.data, '?');
     if (query)
         *query = 0;
+    http->anthropic = strncmp(http->target.data, "/v1/messages", 12) == 0;
     if (!br_access(http))
         return;
     route = route_find(http->target.data, &rest);

@@ -72,6 +72,7 @@ static void on_connection(uv_stream_t *listener, int status)
         return;
     conn = conn_take(server);
     conn_count(conn);
+    conn->http.draining = server->winding_down;
     if (uv_accept(listener, (uv_stream_t *)&conn->tcp) < 0 || server->n_excess > SERVER_EXCESS) {
         conn_close(conn);
         return;
@@ -164,16 +165,27 @@ uint32_t br_server_connections(const struct br_server *server)
     return server->n_conns;
 }
 
+static void server_drain_conns(struct br_server *server)
+{
+    for (struct conn *conn = server->conns; conn; conn = conn->next) {
+        conn->http.draining = true;
+        conn_mark(conn);
+    }
+}
+
+void br_server_wind_down(struct br_server *server)
+{
+    server->winding_down = true;
+    server_drain_conns(server);
+}
+
 void br_server_drain(struct br_server *server)
 {
     if (server->draining)
         return;
     server->draining = true;
     uv_close((uv_handle_t *)&server->listener, on_server_handle_closed);
-    for (struct conn *conn = server->conns; conn; conn = conn->next) {
-        conn->http.draining = true;
-        conn_mark(conn);
-    }
+    server_drain_conns(server);
 }
 
 void br_server_stop(struct br_server *server, void (*done)(void *ctx), void *ctx)

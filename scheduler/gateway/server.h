@@ -21,7 +21,7 @@ struct br_server_config {
     uint32_t header_timeout_ms; /* from the first byte of a request to its last */
     uint32_t idle_timeout_ms;   /* between requests; and without any progress in sending; 0: none */
     uint64_t max_out_bytes;     /* unsent bytes of a stream above which its client counts as gone */
-    uint64_t slow_out_bytes;    /* ... as slow, until a quarter of it is left */
+    uint64_t slow_out_bytes;    /* ... as slow, until a quarter of it is left; see slow() */
     struct br_tls_context *tls; /* borrowed; NULL: plain TCP */
 };
 
@@ -30,7 +30,10 @@ struct br_server_handler {
     void *ctx; /* br_server_ctx(http) */
     void (*request)(struct br_http *http);
     void (*gone)(struct br_http *http);
-    void (*slow)(struct br_http *http, bool slow); /* of a stream under way, from the loop; NULL: not told */
+    /* Of a stream under way, from the loop: its client does not read (said again at every turn where something
+     * happens), or reads again. Returns whether it is to count as slow still: because there is more to come of what was
+     * held back. NULL: not told. */
+    bool (*slow)(struct br_http *http, bool slow);
 };
 
 /* Errors: BR_EINVAL (host), BR_EIO (bind, listen). */
@@ -44,6 +47,8 @@ uint32_t br_server_connections(const struct br_server *server);
 /* Of connections that come from now on; borrowed. */
 void br_server_set_tls(struct br_server *server, struct br_tls_context *tls);
 
+/* Answers go out, and connections close after theirs, but new ones are still taken: for their one answer. */
+void br_server_wind_down(struct br_server *server);
 /* No new connections; idle ones close, the others after the answer they wait for. */
 void br_server_drain(struct br_server *server);
 /* Sends what one write takes and closes everything; done (may be NULL) is called from the loop when all is freed. An

@@ -3,7 +3,7 @@
 
 #include "scheduler/gateway/gateway_impl.h"
 
-static void sse_send(struct br_gateway_call *call)
+void br_sse_send(struct br_gateway_call *call)
 {
     br_buf_puts(&call->event, "\n\n");
     br_http_stream_write(call->http, call->event.data, call->event.len);
@@ -14,9 +14,11 @@ static void sse_send(struct br_gateway_call *call)
 /* Called at even intervals. */
 void br_sse_ping(struct br_gateway_call *call)
 {
-    if (call->silent) {
+    if (call->silent && call->request.kind == BR_REQUEST_MESSAGES) {
+        br_messages_ping(call);
+    } else if (call->silent) {
         br_buf_puts(&call->event, ": ping");
-        sse_send(call);
+        br_sse_send(call);
     }
     call->silent = true;
 }
@@ -40,7 +42,7 @@ static void sse_chunk(struct br_gateway_call *call, const struct br_answer_choic
     else if (call->request.include_usage)
         br_buf_puts(&call->event, ",\"usage\":null");
     br_buf_puts(&call->event, "}");
-    sse_send(call);
+    br_sse_send(call);
 }
 
 /* A chat opens with the role, an echo with the prompt. */
@@ -66,6 +68,10 @@ void br_sse_begin(struct br_gateway_call *call)
     call->watch.status = 200;
     br_http_stream_begin(call->http, "text/event-stream", lines.data);
     br_buf_free(&lines);
+    if (call->request.kind == BR_REQUEST_MESSAGES) {
+        br_messages_begin(call);
+        return;
+    }
     br_answer_head(&call->request, true, call->created_s, &call->head);
     for (uint32_t i = 0; i < call->n_choices; i++)
         sse_open(call, &call->choices[i]);
@@ -76,6 +82,10 @@ void br_sse_deliver(struct br_gateway_call *call, struct br_choice *choice)
 {
     bool ended = choice->end != BR_END_NONE, failed = ended && choice->end >= BR_END_CANCELLED;
     struct br_answer_choice chunk = {.index = choice->index, .text = choice->text.data, .len = choice->ready};
+    if (call->request.kind == BR_REQUEST_MESSAGES) {
+        br_messages_deliver(call, choice);
+        return;
+    }
     chunk.logprobs = call->request.base.sampling.logprobs >= 0 ? &choice->logprobs : NULL;
     if (chunk.len > 0 || (ended && choice->logprobs.tokens.len > 0)) {
         br_watch_content(call, "content_given", chunk.text, chunk.len);
@@ -93,9 +103,10 @@ void br_sse_error(struct br_gateway_call *call, int status, const char *message)
 {
     struct br_problem problem;
     br_problem_set(&problem, status, NULL, NULL, "%s", message);
-    br_buf_puts(&call->event, "data: ");
+    problem.anthropic = call->request.kind == BR_REQUEST_MESSAGES;
+    br_buf_puts(&call->event, problem.anthropic ? "event: error\ndata: " : "data: ");
     br_problem_body(&problem, &call->event);
-    sse_send(call);
+    br_sse_send(call);
 }
 
 static void sse_usage(struct br_gateway_call *call)
@@ -105,14 +116,19 @@ static void sse_usage(struct br_gateway_call *call)
     br_buf_puts(&call->event, "]");
     br_answer_usage(call->prompt_tokens, sse_tokens(call), &call->event);
     br_buf_puts(&call->event, "}");
-    sse_send(call);
+    br_sse_send(call);
 }
 
 void br_sse_end(struct br_gateway_call *call)
 {
+    if (call->request.kind == BR_REQUEST_MESSAGES) {
+        br_messages_end(call);
+        br_http_stream_end(call->http);
+        return;
+    }
     if (call->request.include_usage && !call->error[0])
         sse_usage(call);
     br_buf_puts(&call->event, "data: [DONE]");
-    sse_send(call);
+    br_sse_send(call);
     br_http_stream_end(call->http);
 }

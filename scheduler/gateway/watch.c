@@ -102,7 +102,7 @@ static uint32_t on_time(const struct br_gateway_call *call, const struct br_choi
     const struct br_seq_spec *spec = &call->request.base;
     uint32_t good = 0;
     for (uint32_t i = 0; i < n; i++)
-        good += age_s <= spec->ttft_s + (choice->n_tokens + i) * spec->tbt_s;
+        good += age_s <= spec->ttft_s + (choice->n_tokens + choice->n_kept - choice->n_released + i) * spec->tbt_s;
     return good;
 }
 

@@ -1,4 +1,4 @@
-/* Request bodies of both endpoints: first byte chooses the endpoint and the chat template. What is taken must be a
+/* Request bodies of all endpoints: first byte chooses the endpoint and the chat template. What is taken must be a
  * request that every later part takes too: its specs survive packing and the checks of unpacking. */
 #include <stdint.h>
 #include <stdlib.h>
@@ -58,6 +58,26 @@ static void check_specs(const struct br_request *request)
     free(specs);
 }
 
+static void check_local(const struct br_request *request, const struct br_gateway_model *model)
+{
+    struct br_buf out = {0};
+    json_t *json;
+    br_request_answer_local(request, model, &out);
+    json = json_loadb(out.data, out.len, 0, NULL);
+    check(json_is_object(json));
+    json_decref(json);
+    br_buf_free(&out);
+}
+
+/* Bit 0 as before there were more than two, bits 4 and 5 for the others. */
+static enum br_request_kind kind_of(uint8_t byte)
+{
+    static const enum br_request_kind others[] = {BR_REQUEST_MESSAGES, BR_REQUEST_TOKENIZE, BR_REQUEST_DETOKENIZE};
+    if (byte & 0x30)
+        return others[(byte >> 4 & 3) - 1];
+    return byte & 1 ? BR_REQUEST_CHAT : BR_REQUEST_COMPLETION;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct br_gateway_model model = {.name = "m", .has_chat = true, .max_context = 600, .vocab = 258};
@@ -72,12 +92,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     model.tbt_s = 0.1;
     model.chat = (struct br_chat_template){
         .format = data[0] & 2 ? BR_CHAT_LLAMA3 : BR_CHAT_CHATML, .tool_response = data[0] & 4, .think = data[0] & 8};
-    if (br_request_parse(&request, data[0] & 1 ? BR_REQUEST_CHAT : BR_REQUEST_COMPLETION, (const char *)data + 1,
-                         size - 1, 8, &problem) == 0) {
-        if (br_request_bind(&request, &model, &problem) == 0)
-            check_specs(&request);
-        else
+    model.defaults = (struct br_gateway_defaults){.given = 63, .top_p = 0.5f, .repetition_penalty = 1, .max_tokens = 9};
+    if (br_request_parse(&request, kind_of(data[0]), (const char *)data + 1, size - 1, 8, &problem) == 0) {
+        if (br_request_bind(&request, &model, &problem) < 0)
             br_problem_body(&problem, &body);
+        else if (br_request_is_local(&request))
+            check_local(&request, &model);
+        else
+            check_specs(&request);
         br_request_free(&request);
     } else {
         br_problem_body(&problem, &body);

@@ -86,6 +86,58 @@ test('seeded sampling repeats, n gives distinct choices, stop strings cut', asyn
   assert.equal(cut.choices[0].finish_reason, 'stop');
 });
 
+test('chat logprobs: one entry a token, alternatives in order, the greedy token is the likeliest', async () => {
+  const answer = await ask('prophet', { logprobs: true, top_logprobs: 3, max_tokens: 10 });
+  const entries = answer.choices[0].logprobs.content;
+  assert.equal(entries.length, answer.usage.completion_tokens);
+  for (const e of entries) {
+    assert.equal(e.top_logprobs.length, 3);
+    assert.equal(e.top_logprobs[0].token, e.token);
+    assert.equal(e.top_logprobs[0].logprob, e.logprob);
+    assert.ok(e.top_logprobs[0].logprob >= e.top_logprobs[1].logprob);
+    assert.ok(e.top_logprobs.reduce((sum, t) => sum + Math.exp(t.logprob), 0) <= 1 + 1e-5);
+  }
+});
+
+test('logit_bias: -100 bans the token that would come first, 100 forces one', async () => {
+  const post = async (path, body) => (await fetch(`${serve.url}${path}`, { method: 'POST', body: JSON.stringify(body) })).json();
+  const params = { model: 'newton', prompt: 'The rays of light', max_tokens: 1, temperature: 0 };
+  const first = await client.completions.create(params);
+  const prompt = 'The rays of light';
+  const all = await post('/tokenize', { model: 'newton', prompt: prompt + first.choices[0].text });
+  const { tokens } = await post('/tokenize', { model: 'newton', prompt });
+  const id = all.tokens[tokens.length];
+  const other = await client.completions.create({ ...params, logit_bias: { [id]: -100 } });
+  assert.notEqual(other.choices[0].text, first.choices[0].text);
+  const forced = await client.completions.create({ ...params, max_tokens: 3, temperature: 1, logit_bias: { [id]: 100 } });
+  assert.equal(forced.choices[0].text, first.choices[0].text.repeat(3));
+  assert.equal((await post('/detokenize', { model: 'newton', tokens: [id] })).prompt, first.choices[0].text);
+});
+
+test('sampling defaults come from the folder: temperature 0.6 and top_p 0.9 are what silence means', async () => {
+  const sampled = { temperature: undefined, seed: 11, max_tokens: 40 };
+  const silent = await ask('hacker', sampled);
+  const spelt = await ask('hacker', { ...sampled, temperature: 0.6, top_p: 0.9 });
+  assert.equal(silent.choices[0].message.content, spelt.choices[0].message.content);
+});
+
+test('unknown fields are ignored with one warning', async () => {
+  const from = serve.lines.length;
+  await ask('newton', { max_tokens: 1, no_such_field: 1 });
+  await ask('newton', { max_tokens: 1, no_such_field: 2 });
+  const said = serve.lines.slice(from).filter((l) => l.includes('event=unknown_field'));
+  assert.equal(said.length, 1);
+  assert.match(said[0], /no_such_field/);
+});
+
+test('health, readiness and what runs', async () => {
+  assert.equal((await fetch(`${serve.url}/health`)).status, 200);
+  assert.equal((await fetch(`${serve.url}/health/ready`)).status, 200);
+  await ask('newton', { max_tokens: 1 });
+  const { running } = await (await fetch(`${serve.url}/running`)).json();
+  assert.ok(running.some((m) => m.model === 'newton' && m.resident_bytes > 0));
+});
+
 test('errors are the exception classes of the client', async () => {
   await assert.rejects(ask('nobody'), (e) => e instanceof OpenAI.NotFoundError && e.code === 'model_not_found');
   await assert.rejects(ask('prophet', { temperature: 9 }),

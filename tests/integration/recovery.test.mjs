@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Serve, badLines, names } from './serve.mjs';
+import { Serve, badLines, names, source } from './serve.mjs';
 
 let serve;
 before(async () => { serve = await Serve.start({ flags: ['--device-link', '64M'] }); });
@@ -140,18 +140,58 @@ test('a killed scheduler: no accepted request is missing in Redis, and all of th
   }
 });
 
-test('a clean stop leaves nothing unfinished for the next start', async () => {
-  const first = await Serve.start();
-  const open = Array.from({ length: 6 }, () => fetch(`${first.url}/v1/completions`, {
-    method: 'POST', body: JSON.stringify({ model: 'newton', prompt: 'a', max_tokens: 490, ignore_eos: true, stream: true }) }));
-  const readers = (await Promise.all(open)).map((r) => r.body.getReader());
+const openStreams = async (serve, n, extra = {}) => {
+  const all = Array.from({ length: n }, () => fetch(`${serve.url}/v1/completions`, {
+    method: 'POST', body: JSON.stringify({ model: 'newton', prompt: 'a', max_tokens: 490, ignore_eos: true, stream: true, ...extra }) }));
+  const readers = (await Promise.all(all)).map((r) => r.body.getReader());
   await Promise.all(readers.map((r) => r.read())); // every stream has begun
+  return readers;
+};
+const rest = async (reader) => {
+  let text = '';
+  for (let part; !(part = await reader.read()).done;) text += Buffer.from(part.value).toString();
+  return text;
+};
+
+test('SIGTERM drains: what is under way ends well, new work hears 503 and when to come back', async () => {
+  const first = await Serve.start({ flags: ['--shutdown-timeout', '60s'] });
+  const readers = await openStreams(first, 6);
   first.process.kill('SIGTERM');
+  assert.equal((await first.waitFor((e) => e.event === 'draining')).open, '6');
+  const late = await fetch(`${first.url}/v1/completions`, {
+    method: 'POST', body: JSON.stringify({ model: 'newton', prompt: 'a' }) });
+  assert.equal(late.status, 503);
+  assert.equal(late.headers.get('retry-after'), '60');
+  assert.equal((await fetch(`${first.url}/health/ready`)).status, 503);
+  for (const text of await Promise.all(readers.map(rest))) {
+    assert.match(text, /"finish_reason":"length"/);
+    assert.match(text, /data: \[DONE\]\n\n$/);
+  }
   assert.equal((await first.exited).code, 0);
   await first.launch();
   assert.equal((await first.waitFor((e) => e.event === 'recovered')).unfinished, '0');
   assert.equal(await first.stop(), 0);
 });
+
+for (const [how, flags, signals] of [
+  ['at the end of its time', ['--shutdown-timeout', '1ms'], 1], ['at the second SIGTERM', ['--shutdown-timeout', '600s'], 2]]) {
+  test(`what is unfinished ${how} stays in Redis and is finished by the next start`, async () => {
+    const slow = ['--device', 'sim:h20', '--models-from', join(source, 'tests/integration/sim-models.yaml')];
+    const first = await Serve.start({ models: [], flags: [...slow, ...flags] });
+    const model = (await (await fetch(`${first.url}/v1/models`)).json()).data[0].id;
+    const readers = await openStreams(first, 3, { model, max_tokens: 150 });
+    first.process.kill('SIGTERM');
+    await first.waitFor((e) => e.event === 'draining');
+    if (signals === 2) first.process.kill('SIGTERM');
+    for (const text of await Promise.all(readers.map(rest))) assert.match(text, /shutting down/);
+    assert.equal((await first.exited).code, 0);
+    await first.launch();
+    assert.equal((await first.waitFor((e) => e.event === 'recovered')).unfinished, '3');
+    const ended = new Set();
+    await first.waitFor((e) => e.event === 'seq_end' && e.end === 'length' && ended.add(e.seq).size === 3);
+    assert.equal(await first.stop(), 0);
+  });
+}
 
 test('a killed serve: the next start on its data folder waits for what is left of it', async () => {
   const first = await Serve.start();

@@ -1,9 +1,9 @@
 /* From logits to a token: a function of (parameters, tokens so far, logits) alone, the same on every machine.
  *
- * Order (as vLLM's): logprobs are taken from the raw logits; then min_tokens masks, repetition, frequency and presence
- * penalties; temperature 0 (below 1e-5): greedy; else temperature, top-k, top-p (over what top-k left), min-p
- * (relative to the most likely token), draw. Ties go to the lower id: top-k keeps exactly k. Random numbers are keyed
- * by (seed, choice, token index, draw). */
+ * Order (as vLLM's): logprobs are taken from the raw logits; then min_tokens masks, logit_bias, repetition, frequency
+ * and presence penalties; temperature 0 (below 1e-5): greedy; else temperature, top-k, top-p (over what top-k left),
+ * min-p (relative to the most likely token), draw. Ties go to the lower id: top-k keeps exactly k. Random numbers are
+ * keyed by (seed, choice, token index, draw). */
 #ifndef BRIAREUS_WORKER_SAMPLER_SAMPLER_H
 #define BRIAREUS_WORKER_SAMPLER_SAMPLER_H
 

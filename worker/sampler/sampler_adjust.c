@@ -15,7 +15,22 @@ static bool masked(const struct br_seq_spec *spec, uint32_t n_history)
 
 bool br_adjust_needed(const struct br_seq_spec *spec, uint32_t n_history, uint32_t n_eos)
 {
-    return penalised(&spec->sampling) || (masked(spec, n_history) && n_eos + spec->n_stop_ids > 0);
+    return spec->n_bias > 0 || penalised(&spec->sampling) || (masked(spec, n_history) && n_eos + spec->n_stop_ids > 0);
+}
+
+static float clamp(float logit)
+{
+    return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
+}
+
+/* An id outside the vocabulary has no logit to change. */
+static void apply_bias(const struct br_seq_spec *spec, uint32_t vocab, float *logits)
+{
+    for (uint32_t i = 0; i < spec->n_bias; i++) {
+        int32_t id = spec->bias_ids[i];
+        if (id >= 0 && (uint32_t)id < vocab)
+            logits[id] = clamp(logits[id] + spec->bias[i]);
+    }
 }
 
 static float penalise(const struct br_sampling *s, float logit, uint32_t count)
@@ -24,7 +39,7 @@ static float penalise(const struct br_sampling *s, float logit, uint32_t count)
         logit = logit > 0 ? logit / s->repetition_penalty : logit * s->repetition_penalty;
     logit -= s->frequency_penalty * (float)count;
     logit -= count ? s->presence_penalty : 0;
-    return logit > FLT_MAX ? FLT_MAX : logit < -FLT_MAX ? -FLT_MAX : logit;
+    return clamp(logit);
 }
 
 static void mask_ids(const int32_t *ids, uint32_t n, uint32_t vocab, float *logits)
@@ -64,6 +79,7 @@ static void apply_penalties(struct br_adjust *a, const struct br_seq_spec *spec,
 int br_adjust_apply(struct br_adjust *a, const struct br_seq_spec *spec, const int32_t *history, uint32_t n_history,
                     const int32_t *eos, uint32_t n_eos, float *logits, struct br_err *err)
 {
+    apply_bias(spec, a->vocab, logits);
     if (penalised(&spec->sampling)) {
         int rc = check_history(history, n_history, a->vocab, err);
         if (rc)

@@ -1,4 +1,4 @@
-/* What changes logits before sampling: penalties and masks. */
+/* What changes logits before sampling: biases, penalties and masks. */
 #ifndef BRIAREUS_WORKER_SAMPLER_SAMPLER_ADJUST_H
 #define BRIAREUS_WORKER_SAMPLER_SAMPLER_ADJUST_H
 
@@ -13,7 +13,8 @@ struct br_adjust {
 
 /* Whether anything changes at all. */
 bool br_adjust_needed(const struct br_seq_spec *spec, uint32_t n_history, uint32_t n_eos);
-/* Applies repetition, frequency and presence penalties, then the min_tokens mask (-infinity), in place. */
+/* Applies logit_bias, then repetition, frequency and presence penalties, then the min_tokens mask (-infinity), in
+ * place. */
 int br_adjust_apply(struct br_adjust *adjust, const struct br_seq_spec *spec, const int32_t *history,
                     uint32_t n_history, const int32_t *eos, uint32_t n_eos, float *logits, struct br_err *err);
 

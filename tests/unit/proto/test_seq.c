@@ -45,6 +45,10 @@ static void random_spec(struct br_rng *rng, struct br_seq_spec *spec)
     spec->continues_text = pick(rng, 2);
     spec->show_special = pick(rng, 2);
     spec->stop_ids = random_ids(rng, spec->n_stop_ids = pick(rng, BR_MAX_STOP_IDS + 1));
+    spec->bias_ids = random_ids(rng, spec->n_bias = pick(rng, BR_MAX_LOGIT_BIAS + 1));
+    spec->bias = br_calloc(BR_MAX_LOGIT_BIAS, sizeof *spec->bias);
+    for (uint32_t i = 0; i < spec->n_bias; i++)
+        spec->bias[i] = (float)(200 * br_rng_next(rng) - 100);
     spec->prompt = random_ids(rng, spec->n_prompt = 1 + pick(rng, 3000));
     spec->n_stop = pick(rng, BR_MAX_STOP_STRINGS + 1);
     spec->stop = br_calloc(BR_MAX_STOP_STRINGS, sizeof *spec->stop);
@@ -85,6 +89,9 @@ static void specs_equal(const struct br_seq_spec *a, const struct br_seq_spec *b
     assert_int_equal(a->continues_text, b->continues_text);
     assert_int_equal(a->show_special, b->show_special);
     ids_equal(a->stop_ids, a->n_stop_ids, b->stop_ids, b->n_stop_ids);
+    ids_equal(a->bias_ids, a->n_bias, b->bias_ids, b->n_bias);
+    if (a->n_bias)
+        assert_memory_equal(a->bias, b->bias, a->n_bias * sizeof *a->bias);
     ids_equal(a->prompt, a->n_prompt, b->prompt, b->n_prompt);
     assert_int_equal(a->n_stop, b->n_stop);
     for (uint32_t i = 0; i < a->n_stop; i++)
@@ -229,6 +236,7 @@ static void test_lists_refused(void **state)
 {
     static int32_t many[BR_MAX_PROMPT_TOKENS + 1];
     static int32_t negative[] = {1, -1};
+    static float nan_bias[] = {1, NAN};
     static char name[BR_MAX_MODEL_NAME + 1];
     static uint8_t text[BR_MAX_STOP_STRING_BYTES + 1];
     ProtobufCBinaryData stop[BR_MAX_STOP_STRINGS + 1];
@@ -247,6 +255,12 @@ static void test_lists_refused(void **state)
     REFUSED("prompt[1]", (bad.pb.msg.prompt = negative, bad.pb.msg.n_prompt = 2));
     REFUSED("stop_ids", (bad.pb.msg.stop_ids = many, bad.pb.msg.n_stop_ids = BR_MAX_STOP_IDS + 1));
     REFUSED("stop_ids[1]", (bad.pb.msg.stop_ids = negative, bad.pb.msg.n_stop_ids = 2));
+    REFUSED("bias_ids has", (bad.pb.msg.bias_ids = many, bad.pb.msg.n_bias_ids = BR_MAX_LOGIT_BIAS + 1,
+                             bad.pb.msg.bias = (float *)many, bad.pb.msg.n_bias = BR_MAX_LOGIT_BIAS + 1));
+    REFUSED("biases for",
+            (bad.pb.msg.bias_ids = many, bad.pb.msg.n_bias_ids = 2, bad.pb.msg.bias = nan_bias, bad.pb.msg.n_bias = 1));
+    REFUSED("bias is nan",
+            (bad.pb.msg.bias_ids = many, bad.pb.msg.n_bias_ids = 2, bad.pb.msg.bias = nan_bias, bad.pb.msg.n_bias = 2));
     REFUSED("stop strings", (bad.pb.msg.stop = stop, bad.pb.msg.n_stop = BR_MAX_STOP_STRINGS + 1));
     stop[0].len = sizeof text;
     REFUSED("stop string 0", (bad.pb.msg.stop = stop, bad.pb.msg.n_stop = 1));

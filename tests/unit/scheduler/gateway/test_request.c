@@ -112,8 +112,29 @@ static const struct refusal refusals[] = {
     {BR_REQUEST_CHAT, "{" CHAT ",\"top_logprobs\":2}", 400, "top_logprobs", "invalid_value", "'logprobs' to be true"},
     {BR_REQUEST_CHAT, "{" CHAT ",\"logprobs\":true,\"top_logprobs\":21}", 400, "top_logprobs", NULL,
      "between 0 and 20"},
-    {BR_REQUEST_CHAT, "{" CHAT ",\"logit_bias\":{\"5\":1}}", 400, "logit_bias", "unsupported_parameter",
-     "not supported"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"logit_bias\":[1]}", 400, "logit_bias", "invalid_type", "an object"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"logit_bias\":{\"the\":1}}", 400, "logit_bias", "invalid_value", "'the'"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"logit_bias\":{\"-1\":1}}", 400, "logit_bias", "invalid_value", "'-1'"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"logit_bias\":{\"5\":101}}", 400, "logit_bias", "invalid_value", "-100 and 100"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"logit_bias\":{\"5\":\"x\"}}", 400, "logit_bias", "invalid_type", "a string"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"logit_bias\":{\"5\":1,\"05\":2}}", 400, "logit_bias", "invalid_value", "twice"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"logit_bias\":{\"2048\":1}}", 400, "logit_bias", "invalid_value", "2048"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"deadline\":-1}", 400, "deadline", "invalid_value", "-1"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"keep_alive\":\"5 weeks\"}", 400, "keep_alive", "invalid_value", "5 weeks"},
+    {BR_REQUEST_CHAT, "{" CHAT ",\"keep_alive\":[]}", 400, "keep_alive", "invalid_type", "a list"},
+    {BR_REQUEST_MESSAGES, "{" CHAT "}", 400, "max_tokens", "missing_required_parameter", "max_tokens"},
+    {BR_REQUEST_MESSAGES, "{" CHAT ",\"max_tokens\":5,\"system\":5}", 400, "system", "invalid_type", "integer"},
+    {BR_REQUEST_MESSAGES, "{" CHAT ",\"max_tokens\":5,\"stop_sequences\":[\"\"]}", 400, "stop_sequences",
+     "invalid_value", "1 to 256"},
+    {BR_REQUEST_MESSAGES, "{\"model\":\"m\",\"max_tokens\":5,\"messages\":[{\"role\":\"system\",\"content\":\"x\"}]}",
+     400, "messages[0].role", "invalid_value", "user or assistant"},
+    {BR_REQUEST_MESSAGES,
+     "{\"model\":\"m\",\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":\"x\"},"
+     "{\"role\":\"assistant\",\"content\":\"so\"}]}",
+     400, "messages", "unsupported_value", "user's"},
+    {BR_REQUEST_TOKENIZE, "{\"model\":\"m\",\"prompt\":[1]}", 400, "prompt", "invalid_type", "a string"},
+    {BR_REQUEST_DETOKENIZE, "{\"model\":\"m\"}", 400, "tokens", "missing_required_parameter", "token ids"},
+    {BR_REQUEST_DETOKENIZE, "{\"model\":\"m\",\"tokens\":[2048]}", 400, "tokens", "invalid_value", "2048"},
     {BR_REQUEST_CHAT, "{" CHAT ",\"tools\":[{}]}", 400, "tools", "unsupported_parameter", "not supported"},
     {BR_REQUEST_CHAT, "{" CHAT ",\"tool_choice\":\"required\"}", 400, "tool_choice", NULL, "tools are not supported"},
     {BR_REQUEST_CHAT, "{" CHAT ",\"response_format\":{\"type\":\"json_object\"}}", 400, "response_format", NULL,
@@ -232,6 +253,103 @@ static void test_every_parameter(void **state)
     assert_int_equal(r.base.n_stop_ids, 2);
     assert_int_equal(r.base.stop_ids[1], 6);
     br_request_free(&r);
+}
+
+static void test_bias_is_taken(void **state)
+{
+    struct br_request r;
+    (void)state;
+    take_ok(&r, BR_REQUEST_CHAT, "{" CHAT ",\"logit_bias\":{\"5\":-100,\"2047\":1.5}}");
+    assert_int_equal(r.base.n_bias, 2);
+    for (int i = 0; i < 2; i++)
+        assert_float_equal(r.base.bias[i], r.base.bias_ids[i] == 5 ? -100 : 1.5, 0);
+    assert_int_equal(r.base.bias_ids[0] + r.base.bias_ids[1], 2052);
+    br_request_free(&r);
+}
+
+static void test_keep_alive(void **state)
+{
+    static const struct {
+        const char *value;
+        double seconds;
+    } cases[] = {{"5", 5}, {"\"5m\"", 300}, {"\"1h\"", 3600}, {"\"250ms\"", 0.25},
+                 {"0", 0}, {"-1", -1},      {"\"-1\"", -1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct br_request r;
+        char body[200];
+        snprintf(body, sizeof body, "{" CHAT ",\"keep_alive\":%s}", cases[i].value);
+        take_ok(&r, BR_REQUEST_CHAT, body);
+        assert_true(r.keeps_alive);
+        assert_float_equal(r.keep_alive_s, cases[i].seconds, 1e-12);
+        br_request_free(&r);
+    }
+}
+
+static void test_unknown_fields_are_named(void **state)
+{
+    struct br_request r;
+    (void)state;
+    take_ok(&r, BR_REQUEST_CHAT,
+            "{" CHAT ",\"user\":\"u\",\"nobody_knows_this_long_name_of_a_parameter_at_all\":1,\"b\":2}");
+    assert_int_equal(r.n_unknown, 2);
+    assert_string_equal(r.unknown[0], "nobody_knows_this_long_name_of_a_parame"); /* 39 bytes of it */
+    assert_string_equal(r.unknown[1], "b");
+    br_request_free(&r);
+    take_ok(&r, BR_REQUEST_CHAT, "{" CHAT ",\"a\":1,\"b\":2,\"c\":3,\"d\":4,\"e\":5}");
+    assert_int_equal(r.n_unknown, BR_REQUEST_UNKNOWN);
+    br_request_free(&r);
+}
+
+/* generation_config.json counts where the client is silent, and nowhere else. */
+static void test_model_defaults(void **state)
+{
+    struct br_gateway_defaults before = qwen.defaults;
+    struct br_request r;
+    (void)state;
+    qwen.defaults = (struct br_gateway_defaults){.given = 63,
+                                                 .temperature = 0.7f,
+                                                 .top_p = 0.8f,
+                                                 .top_k = 20,
+                                                 .min_p = 0.1f,
+                                                 .repetition_penalty = 1.05f,
+                                                 .max_tokens = 77};
+    take_ok(&r, BR_REQUEST_CHAT, "{" CHAT ",\"top_p\":1,\"top_k\":0}");
+    assert_float_equal(r.base.sampling.temperature, 0.7f, 0);
+    assert_float_equal(r.base.sampling.top_p, 1, 0);
+    assert_int_equal(r.base.sampling.top_k, 0);
+    assert_float_equal(r.base.sampling.min_p, 0.1f, 0);
+    assert_float_equal(r.base.sampling.repetition_penalty, 1.05f, 0);
+    assert_int_equal(r.base.max_tokens, 77);
+    br_request_free(&r);
+    take_ok(&r, BR_REQUEST_COMPLETION, "{" PROMPT ",\"temperature\":0,\"min_p\":null}");
+    assert_float_equal(r.base.sampling.temperature, 0, 0);
+    assert_float_equal(r.base.sampling.top_p, 0.8f, 0);
+    assert_int_equal(r.base.sampling.top_k, 20);
+    assert_int_equal(r.base.max_tokens, 16); /* completions have a default of their own */
+    br_request_free(&r);
+    qwen.defaults = before;
+}
+
+/* Anthropic's system text and OpenAI's system message make the same prompt. */
+static void test_messages_render_like_chat(void **state)
+{
+    struct br_request a, b;
+    (void)state;
+    take_ok(&a, BR_REQUEST_MESSAGES,
+            "{\"model\":\"tiny-qwen2\",\"max_tokens\":5,\"system\":[{\"type\":\"text\",\"text\":\"Be brief.\"}],"
+            "\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},"
+            "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"c\"}]}],\"stop_sequences\":[\"x\"]}");
+    take_ok(&b, BR_REQUEST_CHAT,
+            "{\"model\":\"tiny-qwen2\",\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},"
+            "{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"},"
+            "{\"role\":\"user\",\"content\":\"c\"}]}");
+    assert_int_equal(a.prompts[0].ids.len, b.prompts[0].ids.len);
+    assert_memory_equal(a.prompts[0].ids.data, b.prompts[0].ids.data, a.prompts[0].ids.len * sizeof(int32_t));
+    assert_int_equal(a.base.n_stop, 1);
+    assert_int_equal(a.base.max_tokens, 5);
+    br_request_free(&a);
+    br_request_free(&b);
 }
 
 static void test_null_is_absent(void **state)
@@ -474,6 +592,11 @@ int main(void)
         cmocka_unit_test(test_long_names_are_unknown_models),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_every_parameter),
+        cmocka_unit_test(test_bias_is_taken),
+        cmocka_unit_test(test_keep_alive),
+        cmocka_unit_test(test_unknown_fields_are_named),
+        cmocka_unit_test(test_model_defaults),
+        cmocka_unit_test(test_messages_render_like_chat),
         cmocka_unit_test(test_null_is_absent),
         cmocka_unit_test(test_prompt_forms),
         cmocka_unit_test(test_chat_renders_the_template),

@@ -49,6 +49,9 @@ static void test_endpoints(void **state)
         const char *text;
     } cases[] = {
         {GET("/health"), 200, "{\"status\":\"ok\"}"},
+        {GET("/health/ready"), 200, "{\"status\":\"ready\"}"},
+        {GET("/running"), 200, "{\"running\":[]}"},
+        {GET("/v1/messages"), 405, "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\""},
         {GET("/v1/models"), 200,
          "{\"object\":\"list\",\"data\":[{\"id\":\"tiny-qwen2\",\"object\":\"model\",\"created\":1700000000"},
         {GET("/v1/models/stories260K?x=1"), 200, "{\"id\":\"stories260K\""},
@@ -84,7 +87,10 @@ static void test_sick(void **state)
 {
     (void)state;
     net->sick = "Redis does not answer";
-    client_puts(&c, GET("/health"));
+    client_puts(&c, GET("/health")); /* alive all the same */
+    client_answer(&c, 200);
+    br_buf_clear(&c.in);
+    client_puts(&c, GET("/health/ready"));
     client_await(&c, client_await(&c, client_await(&c, 0, "HTTP/1.1 503 "), "Retry-After: 1\r\n"),
                  "Redis does not answer");
 }
@@ -429,20 +435,50 @@ static void test_half_closed_after_a_simple_request(void **state)
     client_await_eof(&c);
 }
 
+/* The texts of all chunks, without a quote in any. */
+static void texts_join(const char *stream, struct br_buf *out)
+{
+    static const char key[] = "\"text\":\"";
+    for (const char *at = strstr(stream, key); at; at = strstr(at, key)) {
+        at += sizeof key - 1;
+        br_buf_add(out, at, strcspn(at, "\""));
+    }
+}
+
+/* Of what a client does not read ids are kept: the text that it gets in the end is whole and in order, both choices end
+ * although they ended while nobody read, and the unsent bytes were never many. */
 static void test_readers_that_do_not_read(void **state)
 {
-    int small = 4096;
+    enum { ROUNDS = 20000 };
+    struct br_buf text = {0};
+    char word[16];
     (void)state;
-    setsockopt(c.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    client_post(&c, "/v1/chat/completions", STREAM);
+    client_post(&c, "/v1/completions",
+                "{\"model\":\"stories260K\",\"prompt\":[1,5],\"n\":2,\"stream\":true,\"max_tokens\":400}");
     net_await_submits(&c, 1);
     net_accept(net);
-    for (int i = 0; i < 100000 && net->n_cancelled == 0; i++) {
-        for (int k = 0; k < 10; k++)
-            net_text(net, 0, "0123456789 0123456789", BR_END_NONE);
+    for (int i = 0; i < ROUNDS; i++) {
+        int32_t ids[8];
+        int n = snprintf(word, sizeof word, "%06d ", i);
+        for (int k = 0; k < n; k++)
+            ids[k] = 3 + word[k]; /* a token a byte */
+        net_tokens(net, 0, ids, (uint32_t)n, i + 1 == ROUNDS ? BR_END_LENGTH : BR_END_NONE);
         uv_run(&net->loop, UV_RUN_NOWAIT);
     }
-    assert_int_equal(net->n_cancelled, 1);
+    assert_int_equal(net->n_paused, 2); /* both; nobody listens to that here */
+    net_tokens(net, 1, NULL, 0, BR_END_STOP);
+    assert_int_equal(net->n_cancelled, 0);
+    client_await(&c, 0, "data: [DONE]");
+    texts_join(c.in.data, &text);
+    assert_int_equal(text.len, ROUNDS * 7);
+    for (int i = 0; i < ROUNDS; i++) {
+        snprintf(word, sizeof word, "%06d ", i);
+        assert_memory_equal(text.data + (size_t)i * 7, word, 7);
+    }
+    br_buf_free(&text);
+    client_has(&c, "\"finish_reason\":\"length\"");
+    client_has(&c, "\"finish_reason\":\"stop\"");
+    assert_int_equal(net->n_resumed, 0); /* there was nothing left to go on */
 }
 
 static void test_readers_that_stall(void **state)
@@ -469,12 +505,14 @@ static void test_readers_that_stall(void **state)
     assert_int_equal(net->n_cancelled, 1);
 }
 
-/* Above the limit its sequence is to pause, once; when the client has read it goes on, once. */
+/* Above the limit tokens are kept; above the limit of those its sequence is to pause, once; when the client has read it
+ * goes on, once. */
 static void test_slow_readers_pause(void **state)
 {
     struct br_gateway_config config = net_config;
     (void)state;
     config.slow_out_bytes = 64 << 10;
+    config.slow_tokens = 100;
     config.max_out_bytes = 1u << 30;
     reopen(&config);
     client_post(&c, "/v1/chat/completions", STREAM);
@@ -537,16 +575,34 @@ static void test_stop_ends_open_calls(void **state)
         fail(); /* for teardown */
 }
 
+/* vllm#24885: what is under way ends well, what is new hears that it has to wait. */
 static void test_drain(void **state)
 {
+    struct client late;
     (void)state;
     client_post(&c, "/v1/chat/completions", CHAT);
     net_await_submits(&c, 1);
     net_accept(net);
-    br_gateway_drain(net->gateway);
+    br_gateway_drain(net->gateway, 7);
     for (int i = 0; i < 5; i++)
         client_turn(&c);
     assert_false(c.eof);
+    client_open(&late, net); /* is answered, and told when to come back */
+    client_post(&late, "/v1/chat/completions", CHAT);
+    client_await(&late, client_await(&late, 0, "HTTP/1.1 503 "), "Retry-After: 7\r\n");
+    client_answer(&late, 503);
+    client_has(&late, "\"code\":\"shutting_down\"");
+    client_await_eof(&late);
+    client_close(&late);
+    client_open(&late, net);
+    client_puts(&late, GET("/health/ready"));
+    client_answer(&late, 503);
+    client_close(&late);
+    client_open(&late, net);
+    client_puts(&late, GET("/health"));
+    client_answer(&late, 200);
+    client_close(&late);
+    assert_int_equal(net->n_submitted, 1);
     net_text(net, 0, "late but whole", BR_END_STOP);
     client_answer(&c, 200);
     client_await_eof(&c);

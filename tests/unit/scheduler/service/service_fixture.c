@@ -67,8 +67,11 @@ void fixture_open(struct fixture *f, double adopt_s, uint32_t max_unfinished)
 
 void fixture_open_with(struct fixture *f, double adopt_s, uint32_t max_unfinished)
 {
-    struct br_service_config config = {
-        .max_unfinished = max_unfinished, .max_devices = 4, .adopt_s = adopt_s, .admission = f->admission};
+    struct br_service_config config = {.max_unfinished = max_unfinished,
+                                       .max_devices = 4,
+                                       .adopt_s = adopt_s,
+                                       .hung_s = f->hung_s,
+                                       .admission = f->admission};
     struct br_err err = {0};
     uv_loop_init(&f->loop);
     uv_timer_init(&f->loop, &f->limit);
@@ -212,6 +215,22 @@ void device_leave(struct fix_device *d)
 {
     br_link_client_stop(d->link);
     d->link = NULL;
+}
+
+void device_reports(struct fix_device *d, uint64_t steps, uint32_t running)
+{
+    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
+    Briareus__StepReport report = BRIAREUS__STEP_REPORT__INIT;
+    Briareus__SlotLoad m = BRIAREUS__SLOT_LOAD__INIT, *slots[1] = {&m};
+    m.model = (char *)"m";
+    m.running = running;
+    m.resident_bytes = 1000;
+    report.steps = steps;
+    report.slots = slots;
+    report.n_slots = 1;
+    frame.body_case = BRIAREUS__FRAME__BODY_REPORT;
+    frame.report = &report;
+    assert_int_equal(br_link_client_send(d->link, &frame), 0);
 }
 
 void device_holds(struct fix_device *d, uint64_t m_bytes, uint64_t m2_bytes)

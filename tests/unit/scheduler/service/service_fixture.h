@@ -58,6 +58,7 @@ struct fixture {
     bool ready;
     const char *terms; /* model-terms of m2; NULL: none */
     bool admission;
+    double hung_s;
 };
 
 /* Models m and m2, the same folder. */
@@ -81,6 +82,8 @@ void device_leave(struct fix_device *d);
 /* Sends n tokens (ids 100 + index) from index first; end may be BR_END_NONE. */
 void device_tokens(struct fix_device *d, uint64_t seq, uint64_t fence, uint32_t first, uint32_t n, enum br_end end);
 
+/* Reports so many steps done in all, and sequences running of m. */
+void device_reports(struct fix_device *d, uint64_t steps, uint32_t running);
 /* Reports so many bytes of weights of m and m2. */
 void device_holds(struct fix_device *d, uint64_t m_bytes, uint64_t m2_bytes);
 

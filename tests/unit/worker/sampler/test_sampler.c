@@ -276,6 +276,54 @@ static void penalties_come_in_vllm_order(void **state)
     br_sampler_destroy(s);
 }
 
+/* OpenAI: added to the logits before sampling, so the distribution is softmax(logits + bias), log probabilities stay
+ * those of the model, and 100 or -100 decide. Before the penalties, as in vLLM: 2 + 4 is above zero and is divided. */
+static void logit_bias_shifts_the_distribution(void **state)
+{
+    static const float logits[] = {2, 1, 0, -1};
+    int32_t ids[] = {3, 0, 77, -1};
+    float bias[] = {2.5f, -1.5f, 9, 9};
+    static const double shifted[] = {0.5, 1, 0, 1.5};
+    static const int32_t history[] = {0};
+    struct br_seq_spec spec = plain_spec(1);
+    uint32_t count[4] = {0};
+    struct br_sampler *s;
+    struct br_token t;
+    struct br_err err;
+    double total = 0;
+    (void)state;
+    spec.bias_ids = ids;
+    spec.bias = bias;
+    spec.n_bias = 4; /* two of them outside the vocabulary */
+    spec.sampling.logprobs = 0;
+    assert_int_equal(br_sampler_create(4, &s, &err), 0);
+    for (uint32_t i = 0; i < 40000; i++) {
+        spec.sampling.seed = i;
+        assert_int_equal(br_sampler_draw(s, &spec, NULL, 0, logits, NULL, 0, &t, &err), 0);
+        assert_true(fabs((double)t.logprob - ((double)logits[t.id] - log(exp(2) + exp(1) + 1 + exp(-1)))) < 1e-6);
+        count[t.id]++;
+    }
+    for (int i = 0; i < 4; i++)
+        total += exp(shifted[i]);
+    for (int i = 0; i < 4; i++) { /* within 5 standard errors */
+        double p = exp(shifted[i]) / total;
+        assert_true(fabs(count[i] / 40000.0 - p) < 5 * sqrt(p * (1 - p) / 40000));
+    }
+    bias[0] = 100;
+    assert_int_equal(br_sampler_draw(s, &spec, NULL, 0, logits, NULL, 0, &t, &err), 0);
+    assert_int_equal(t.id, 3);
+    bias[0] = 0;
+    bias[1] = 4; /* 6 / 3 = 2; the other way round it would be 2 / 3 + 4 */
+    ids[0] = 1;
+    bias[0] = 1.5f; /* 2.5 */
+    spec.sampling.temperature = 0;
+    spec.sampling.repetition_penalty = 3;
+    spec.n_prompt = 1;
+    assert_int_equal(br_sampler_draw(s, &spec, history, 1, logits, NULL, 0, &t, &err), 0);
+    assert_int_equal(t.id, 1);
+    br_sampler_destroy(s);
+}
+
 static void min_tokens_masks_ends(void **state)
 {
     float logits[] = {1, 9, 8, 7, 0};
@@ -418,6 +466,7 @@ int main(void)
         cmocka_unit_test(large_vocabularies_take_no_shortcut_in_the_result),
         cmocka_unit_test(greedy_takes_the_lowest_of_equals),
         cmocka_unit_test(penalties_come_in_vllm_order),
+        cmocka_unit_test(logit_bias_shifts_the_distribution),
         cmocka_unit_test(min_tokens_masks_ends),
         cmocka_unit_test(logprobs_are_log_softmax),
         cmocka_unit_test(a_draw_is_a_function_of_its_key),

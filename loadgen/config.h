@@ -63,6 +63,7 @@ struct load_config {
     struct br_option_list policies;
     double target; /* percent of tokens on time, of find_devices */
     uint32_t max_devices;
+    char *costs; /* of find_devices, for the planner: measured steps of CPU devices */
 
     /* where results go */
     bool save_result, save_detailed, brief, progress, quiet;

@@ -13,9 +13,12 @@ struct devices_predict {
     struct plan_requests requests;
     struct br_worker_config worker;
     struct br_worker_model *served; /* [worker.n_models] */
+    struct br_measured measured;    /* with --costs */
+    struct br_gpu device;           /* stands for its device */
 };
 
-/* Borrows serve. BR_ENOTSUP: the planner knows nothing of such devices; err says why. The models of the workload are
+/* Borrows serve. Simulated GPUs cost what cost/ says, CPU devices what the file load->costs does; the device's memory
+ * and link are those that serve is told. BR_ENOTSUP: the planner knows nothing of such devices; err says why. The models of the workload are
  * those of serve, by name (BR_EINVAL else); requests that arrive in the warm-up do not count. */
 int devices_predict_open(struct devices_predict *out, const struct cli_config *serve, const struct load_config *load,
                          const struct br_workload *workload, struct br_err *err);

@@ -15,8 +15,7 @@ static int32_t served_index(const struct devices_predict *p, const char *name)
     return -1;
 }
 
-/* Of simulated devices: what takes a second there takes `speed` seconds of the planner's clock. */
-static double speed_of(const struct devices_predict *p)
+double devices_predict_speed(const struct devices_predict *p)
 {
     return p->ask.measured ? 1 : p->worker.speed;
 }
@@ -54,8 +53,8 @@ static int model_fill(const struct devices_predict *p, const struct load_config 
     if (at < 0)
         return br_err_set(err, BR_EINVAL, "model %s of the load is not among those of serve", name);
     const struct br_model_entry *e = p->worker.models[at].outline;
-    *out = (struct plan_model){.ttft_s = speed_of(p) * or_else(e ? e->ttft_s : 0, load->ttft_s),
-                               .tbt_s = speed_of(p) * or_else(e ? e->tbt_s : 0, load->tbt_s)};
+    *out = (struct plan_model){.ttft_s = devices_predict_speed(p) * or_else(e ? e->ttft_s : 0, load->ttft_s),
+                               .tbt_s = devices_predict_speed(p) * or_else(e ? e->tbt_s : 0, load->tbt_s)};
     snprintf(out->name, sizeof out->name, "%.60s", name);
     return footprint_of(p, &p->worker.models[at], &out->footprint, err);
 }
@@ -80,7 +79,7 @@ static void requests_fill(struct devices_predict *p, const struct br_workload *w
     for (size_t i = 0; i < w->n; i++) {
         const struct br_request *r = &w->requests[i];
         list[i] = (struct sim_request){
-            .at_s = speed_of(p) * r->at_s, .model = r->model, .prompt = r->prompt, .output = r->output};
+            .at_s = devices_predict_speed(p) * r->at_s, .model = r->model, .prompt = r->prompt, .output = r->output};
     }
     p->requests = (struct plan_requests){list, (uint32_t)w->n};
 }
@@ -134,8 +133,8 @@ int devices_predict_open(struct devices_predict *p, const struct cli_config *ser
         devices_predict_close(p);
         return rc;
     }
-    p->ask.margin_s = speed_of(p) * load->warmup_s;
-    p->ask.horizon_s = speed_of(p) * (load->duration_s + load->warmup_s);
+    p->ask.margin_s = devices_predict_speed(p) * load->warmup_s;
+    p->ask.horizon_s = devices_predict_speed(p) * (load->duration_s + load->warmup_s);
     requests_fill(p, w);
     return 0;
 }
@@ -164,9 +163,10 @@ int32_t devices_predict_need(struct devices_predict *p, const char *policy, doub
     return plan_pool_need(&trial, (least + most) / 2, least, most, err);
 }
 
-double devices_predict_attainment(struct devices_predict *p, const char *policy, uint32_t n, struct br_err *err)
+double devices_predict_run(struct devices_predict *p, const char *policy, uint32_t n, struct plan_tally *tally,
+                           struct br_err *err)
 {
     struct plan_trial trial = trial_of(p, policy);
     trial.n_devices = n;
-    return plan_trial_run(&trial, NULL, err);
+    return plan_trial_run(&trial, tally, err);
 }

@@ -89,6 +89,11 @@ const struct br_option load_options[] = {
     ROW("policy", BR_OPT_LIST, policies, NULL, 0, 0,
         "NAME: find-devices: dedicated, request, aegaeon, slack; may be repeated [all of these]"),
     ROW("target", BR_OPT_NUMBER, target, "99", 1, 100, "PERCENT: find-devices: of tokens on time"),
+    ROW("costs", BR_OPT_STRING, costs, NULL, 0, 0,
+        "FILE: find-devices: steps measured by `briareus model bench --json`, for what the planner says of CPU "
+        "devices"),
+    ROW("min-devices", BR_OPT_UINT, min_devices, "0", 0, 64,
+        "N: find-devices: no fewer; the same as --max-devices: one run, to its end, whatever comes of it"),
     ROW("max-devices", BR_OPT_UINT, max_devices, "0", 0, 64,
         "N: find-devices: no more than these [as many as there are models]"),
 

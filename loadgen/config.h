@@ -62,7 +62,8 @@ struct load_config {
     bool find_devices;
     struct br_option_list policies;
     double target; /* percent of tokens on time, of find_devices */
-    uint32_t max_devices;
+    uint32_t min_devices, max_devices;
+    char *costs; /* of find_devices, for the planner: measured steps of CPU devices */
 
     /* where results go */
     bool save_result, save_detailed, brief, progress, quiet;

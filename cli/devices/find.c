@@ -8,6 +8,8 @@
 #include "cli/devices/predict.h"
 #include "cli/devices/search.h"
 #include "cli/devices/server.h"
+#include "cli/devices/stats.h"
+#include "cli/devices/trial.h"
 
 enum { MAX_MOST = 64, POLICY_WORDS = 8 };
 static const char PROGRAM[] = "/proc/self/exe";
@@ -63,40 +65,6 @@ static int start(const struct find *f, uint32_t devices, struct devices_server *
     return devices_server_start(PROGRAM, words, argc, devices, server, err);
 }
 
-static json_t *number_or_null(double value)
-{
-    return isfinite(value) ? json_real(value) : json_null();
-}
-
-static void copy_keys(json_t *to, const json_t *from)
-{
-    static const char *const keys[] = {"requests",
-                                       "failed",
-                                       "stopped_early",
-                                       "attainment_at_most",
-                                       "valid",
-                                       "median_ttft_scheduled_ms",
-                                       "p99_ttft_scheduled_ms",
-                                       "median_itl_ms",
-                                       "p99_itl_ms"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (json_object_get(from, keys[i]))
-            json_object_set(to, keys[i], json_object_get(from, keys[i]));
-}
-
-static json_t *trial_json(struct load_session *s, uint32_t devices, const json_t *result, double planned)
-{
-    const struct load_slo slo = {s->config->ttft_s, s->config->tbt_s};
-    double attainment, error;
-    load_attainment_error(&s->journal, &slo, s->config->warmup_s, &attainment, &error);
-    if (s->journal.hopeless > 0)
-        attainment = fmin(attainment, s->journal.hopeless);
-    json_t *trial = json_pack("{s:i, s:f, s:f, s:o}", "devices", (int)devices, "attainment", attainment,
-                              "standard_error", error, "plan_attainment", number_or_null(planned));
-    copy_keys(trial, result);
-    return trial;
-}
-
 static void trial_print(const struct find *f, const json_t *t)
 {
     double planned = json_number_value(json_object_get(t, "plan_attainment"));
@@ -110,47 +78,67 @@ static void trial_print(const struct find *f, const json_t *t)
     fflush(stdout);
 }
 
-static int measure(const struct find *f, const struct load_config *config, uint32_t devices, double planned,
+static int measure(const struct find *f, const struct load_config *config, uint32_t devices, uint32_t port,
                    json_t **out, struct br_err *err)
 {
     struct load_session s;
     struct load_outcome_of_run run = {.config = config, .offer = &s.offer, .journal = &s.journal, .note = s.note};
     char label[96];
     json_t *result;
+    double switches = 0;
     snprintf(label, sizeof label, "load: %s, %u devices", f->policy, devices);
     int rc = load_session_open(&s, config, err);
     if (rc == 0)
         rc = load_session_run(&s, 1, config->seed, label, err);
     if (rc == 0 && s.journal.interrupted)
         rc = br_err_set(err, BR_EBUSY, "interrupted");
+    if (rc == 0)
+        rc = devices_stats_switches(port, &switches, err);
     if (rc == 0 && (rc = load_result_make(&run, &result, err)) == 0) {
-        *out = trial_json(&s, devices, result, planned);
+        *out = trial_measured(&s, devices, result, switches);
         json_decref(result);
     }
     load_session_close(&s);
     return rc;
 }
 
-static int hold(void *ctx, uint32_t devices, struct br_err *err)
+/* A single count is wanted: nothing is searched for, and all of the run's figures are. */
+static bool one_count(const struct load_config *load)
 {
-    struct find *f = ctx;
+    return load->min_devices && load->min_devices == load->max_devices;
+}
+
+static int run_server(struct find *f, uint32_t devices, json_t **trial, struct br_err *err)
+{
     struct load_config config = *f->load; /* borrows all that it points to */
     struct devices_server server;
-    json_t *trial = NULL;
     char url[64];
-    double planned = NAN;
-    if (f->predicts && (planned = devices_predict_attainment(&f->predict, f->policy, devices, err)) < 0)
-        return err->code;
     int rc = start(f, devices, &server, err);
     if (rc)
         return rc;
     snprintf(url, sizeof url, "http://127.0.0.1:%u", server.port);
     config.base_url = url;
-    config.stop_below = f->load->target;
-    rc = measure(f, &config, devices, planned, &trial, err);
+    config.stop_below = one_count(f->load) ? 0 : f->load->target;
+    rc = measure(f, &config, devices, server.port, trial, err);
     devices_server_stop(&server);
-    if (rc)
+    return rc;
+}
+
+static int hold(void *ctx, uint32_t devices, struct br_err *err)
+{
+    struct find *f = ctx;
+    json_t *planned = NULL, *trial = NULL;
+    int rc = f->predicts ? trial_planned(&f->predict, f->policy, devices, &planned, err) : 0;
+    if (rc == 0)
+        rc = run_server(f, devices, &trial, err);
+    if (rc) {
+        json_decref(planned);
         return rc;
+    }
+    if (planned) {
+        json_object_set(trial, "plan_attainment", json_object_get(planned, "attainment"));
+        json_object_set_new(trial, "plan", planned);
+    }
     trial_print(f, trial);
     json_array_append_new(f->trials, trial);
     return json_number_value(json_object_get(trial, "attainment")) >= f->load->target / 100;
@@ -184,14 +172,19 @@ static void summary_set(json_t *out, const json_t *trials, uint32_t devices)
 /* `dedicated` is a device a model. The planner's aegaeon has a device to prefill and one to decode. */
 static uint32_t least_of(const struct find *f, bool planned)
 {
-    return is_dedicated(f->policy) ? f->n_models : planned && strcmp(f->policy, "aegaeon") == 0 ? 2 : 1;
+    uint32_t least = planned && strcmp(f->policy, "aegaeon") == 0 ? 2 : 1;
+    if (is_dedicated(f->policy))
+        return f->n_models;
+    return f->load->min_devices > least ? f->load->min_devices : least;
 }
 
 static int policy_find(struct find *f, json_t *out, struct br_err *err)
 {
     uint32_t most = is_dedicated(f->policy) ? f->n_models : f->most;
     int32_t planned = 0, found;
-    if (f->predicts && least_of(f, true) <= most) {
+    if (least_of(f, false) > most)
+        return br_err_set(err, BR_EINVAL, "find-devices: min-devices is above max-devices (or the number of models)");
+    if (f->predicts && least_of(f, true) <= most && !one_count(f->load)) {
         planned = devices_predict_need(&f->predict, f->policy, f->load->target / 100, least_of(f, true), most, err);
         if (planned < 0)
             return planned;

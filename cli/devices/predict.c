@@ -15,32 +15,62 @@ static int32_t served_index(const struct devices_predict *p, const char *name)
     return -1;
 }
 
+double devices_predict_speed(const struct devices_predict *p)
+{
+    return p->ask.measured ? 1 : p->worker.speed;
+}
+
 static double or_else(double x, double otherwise)
 {
     return x > 0 ? x : otherwise;
 }
 
+/* Sizes from the list of models; of a folder, as they were measured. */
+static int footprint_of(const struct devices_predict *p, const struct br_worker_model *m, struct br_footprint *out,
+                        struct br_err *err)
+{
+    const struct br_measured_model *points;
+    struct br_model_size size;
+    if (m->outline) {
+        *out = m->outline->footprint;
+        return 0;
+    }
+    if (br_model_size_load(m->dir, &size, err))
+        return err->code;
+    if (!(points = br_measured_find(&p->measured, size.name)))
+        return br_err_set(err, BR_ENOTSUP, "steps of %s were not measured (briareus model bench DIR --json FILE)",
+                          size.name);
+    br_footprint_init(out, &size, BR_WEIGHTS_BF16, BR_KV_BF16);
+    out->weight_bytes = points->weight_bytes;
+    out->kv_bytes_per_token = points->kv_bytes_per_token;
+    return 0;
+}
+
+static int model_fill(const struct devices_predict *p, const struct load_config *load, const char *name,
+                      struct plan_model *out, struct br_err *err)
+{
+    int32_t at = served_index(p, name);
+    if (at < 0)
+        return br_err_set(err, BR_EINVAL, "model %s of the load is not among those of serve", name);
+    const struct br_model_entry *e = p->worker.models[at].outline;
+    *out = (struct plan_model){.ttft_s = devices_predict_speed(p) * or_else(e ? e->ttft_s : 0, load->ttft_s),
+                               .tbt_s = devices_predict_speed(p) * or_else(e ? e->tbt_s : 0, load->tbt_s)};
+    snprintf(out->name, sizeof out->name, "%.60s", name);
+    return footprint_of(p, &p->worker.models[at], &out->footprint, err);
+}
+
 static int models_fill(struct devices_predict *p, const struct load_config *load, const struct br_workload *w,
                        struct br_err *err)
 {
-    struct plan_model *models = br_calloc(w->n_models + 1, sizeof *models);
-    p->ask.models = models;
+    int rc = 0;
+    p->ask.models = br_calloc(w->n_models + 1, sizeof *p->ask.models);
     p->ask.n_models = p->pool.n_models = w->n_models;
     p->pool.models = br_calloc(w->n_models + 1, sizeof *p->pool.models);
-    for (uint32_t i = 0; i < w->n_models; i++) {
-        int32_t at = served_index(p, w->names[i]);
-        if (at < 0)
-            return br_err_set(err, BR_EINVAL, "model %s of the load is not among those of serve", w->names[i]);
-        const struct br_model_entry *e = p->worker.models[at].outline;
-        if (!e)
-            return br_err_set(err, BR_ENOTSUP, "nothing is known of what %s costs on this device", w->names[i]);
-        models[i] = (struct plan_model){.footprint = e->footprint,
-                                        .ttft_s = or_else(e->ttft_s, load->ttft_s),
-                                        .tbt_s = or_else(e->tbt_s, load->tbt_s)};
-        snprintf(models[i].name, sizeof models[i].name, "%.60s", w->names[i]);
+    for (uint32_t i = 0; rc == 0 && i < w->n_models; i++) {
+        rc = model_fill(p, load, w->names[i], &p->ask.models[i], err);
         p->pool.models[i] = i;
     }
-    return 0;
+    return rc;
 }
 
 static void requests_fill(struct devices_predict *p, const struct br_workload *w)
@@ -48,18 +78,38 @@ static void requests_fill(struct devices_predict *p, const struct br_workload *w
     struct sim_request *list = br_calloc(w->n + 1, sizeof *list);
     for (size_t i = 0; i < w->n; i++) {
         const struct br_request *r = &w->requests[i];
-        list[i] = (struct sim_request){.at_s = r->at_s, .model = r->model, .prompt = r->prompt, .output = r->output};
+        list[i] = (struct sim_request){
+            .at_s = devices_predict_speed(p) * r->at_s, .model = r->model, .prompt = r->prompt, .output = r->output};
     }
     p->requests = (struct plan_requests){list, (uint32_t)w->n};
 }
 
-static int kind_fill(struct devices_predict *p, struct br_err *err)
+static int cpu_fill(struct devices_predict *p, const char *costs, struct br_err *err)
+{
+    const struct br_worker_config *c = &p->worker;
+    if (!costs)
+        return br_err_set(err, BR_ENOTSUP, "steps of device %s are not known without --costs", c->device_kind);
+    if (br_measured_read(costs, &p->measured, err))
+        return err->code;
+    if (c->memory_bytes)
+        p->measured.memory_bytes = (double)c->memory_bytes;
+    if (c->link_bytes_per_s)
+        p->measured.link_bytes_per_s = (double)c->link_bytes_per_s;
+    p->device = (struct br_gpu){.name = p->measured.device,
+                                .memory_bytes = p->measured.memory_bytes,
+                                .link_bytes_per_s = p->measured.link_bytes_per_s,
+                                .link_effective_bytes_per_s = p->measured.link_bytes_per_s};
+    p->ask.measured = &p->measured;
+    p->ask.measured_gpu = p->pool.kind.gpu = &p->device;
+    p->pool.kind.tp = 1;
+    return 0;
+}
+
+static int kind_fill(struct devices_predict *p, const char *costs, struct br_err *err)
 {
     const struct br_worker_config *c = &p->worker;
     if (strncmp(c->device_kind, "sim:", 4) != 0)
-        return br_err_set(err, BR_ENOTSUP, "steps of device %s were not measured", c->device_kind);
-    if (c->speed < 1 || c->speed > 1)
-        return br_err_set(err, BR_ENOTSUP, "the planner knows no --speed");
+        return cpu_fill(p, costs, err);
     if (!(p->pool.kind.gpu = br_gpu_find(c->device_kind + 4, err)))
         return err->code;
     p->pool.kind.tp = c->tensor_parallel;
@@ -72,21 +122,19 @@ static int kind_fill(struct devices_predict *p, struct br_err *err)
 int devices_predict_open(struct devices_predict *p, const struct cli_config *serve, const struct load_config *load,
                          const struct br_workload *w, struct br_err *err)
 {
-    *p = (struct devices_predict){.ask = {.margin_s = load->warmup_s,
-                                          .horizon_s = load->duration_s + load->warmup_s,
-                                          .run_on_s = RUN_ON_S,
-                                          .memory_use = .9,
-                                          .hysteresis = BR_PL_HYSTERESIS}};
+    *p = (struct devices_predict){.ask = {.run_on_s = RUN_ON_S, .memory_use = .9, .hysteresis = BR_PL_HYSTERESIS}};
     int rc = cli_worker_config(serve, &p->worker, &p->served, err);
     if (rc)
         return rc;
-    rc = kind_fill(p, err);
+    rc = kind_fill(p, load->costs, err);
     if (rc == 0)
         rc = models_fill(p, load, w, err);
     if (rc) {
         devices_predict_close(p);
         return rc;
     }
+    p->ask.margin_s = devices_predict_speed(p) * load->warmup_s;
+    p->ask.horizon_s = devices_predict_speed(p) * (load->duration_s + load->warmup_s);
     requests_fill(p, w);
     return 0;
 }
@@ -95,6 +143,7 @@ void devices_predict_close(struct devices_predict *p)
 {
     if (p->served)
         cli_worker_models_free(p->served, p->worker.n_models);
+    br_measured_free(&p->measured);
     free(p->ask.models);
     free(p->pool.models);
     free((void *)p->requests.list);
@@ -114,9 +163,10 @@ int32_t devices_predict_need(struct devices_predict *p, const char *policy, doub
     return plan_pool_need(&trial, (least + most) / 2, least, most, err);
 }
 
-double devices_predict_attainment(struct devices_predict *p, const char *policy, uint32_t n, struct br_err *err)
+double devices_predict_run(struct devices_predict *p, const char *policy, uint32_t n, struct plan_tally *tally,
+                           struct br_err *err)
 {
     struct plan_trial trial = trial_of(p, policy);
     trial.n_devices = n;
-    return plan_trial_run(&trial, NULL, err);
+    return plan_trial_run(&trial, tally, err);
 }

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# How few devices hold 99 % of tokens on time, measured: `briareus load --find-devices` on real daemons, policy by policy.
+#   sim: forty 72B models in 4 bits on simulated H20 (wall time; policies side by side, since the devices do not compute)
+#   cpu: twelve models of the demo's size on CPU devices (one policy after the other; wants a quiet machine)
+# Usage: docs/measured/make-saving.sh [sim|cpu|page]...   (all three); environment: BUILD, KEEP (results, build/saving),
+# SPAN and WARMUP (seconds, sim), CPU_SPAN and CPU_WARMUP, RATE and CPU_RATE (requests/s of all models), SEED.
+# `page` writes docs/measured/saving.md from what is in KEEP.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=${BUILD:-build}
+keep=${KEEP:-build/saving}
+seed=${SEED:-1}
+policies=(dedicated request aegaeon slack)
+mkdir -p "$keep"
+
+find_devices() { # find_devices NAME OPTION...: into $keep/NAME.json and .txt
+  local name=$1
+  shift
+  "$build/bin/briareus" load --find-devices --target 99 --seed "$seed" --quiet --ignore-eos \
+    --result-filename "$keep/$name.json" --html "$keep/$name.html" "$@" >"$keep/$name.txt" 2>&1 ||
+    echo "$name: status $?; see $keep/$name.txt" >&2
+}
+
+sim() { # as in policy.md: .037 requests/s a model, prompts 540/.78, answers 242/.6, SLO 10 s / 100 ms
+  local load=(--popularity equal --request-rate "${RATE:-1.48}" --duration "$((${SPAN:-300} + ${WARMUP:-30}))s"
+    --warmup "${WARMUP:-30}s" --drain 60s --input-len lognormal:540:.78:16:4096 --output-len lognormal:242:.6:16:2048
+    --prompt-format ids --vocab-size 200 --max-dispatch-delay 1s) policy i
+  for i in $(seq 0 39); do load+=(--model "qwen72b-$i"); done
+  for policy in "${policies[@]}"; do
+    find_devices "sim-$policy" --policy "$policy" "${load[@]}" \
+      -- --device sim:h20 --models-from docs/examples/models-40x72b.yaml &
+  done
+  wait
+  jq -s '.[0] + {policies: (map(.policies) | add)}' $(printf "$keep/sim-%s.json " "${policies[@]}") >"$keep/sim.json"
+}
+
+# Four of each of the demo's models: 3 MB of weights, a step of about .3 ms alone. A device holds one and a half of them
+# beside 2 MB of KV; its link is capped so that a load costs about forty such steps (12 ms). SLOs in the same proportion
+# to a step as 10 s and 100 ms are to a 72B model's 30 ms, and ten times more room for what two busy processors lose.
+cpu() {
+  local serve=(--device cpu --device-memory 7M --host-kv-memory 64M --device-link 256M --threads 1) i name
+  local load=(--popularity zipf:1 --request-rate "${CPU_RATE:-24}" --duration "$((${CPU_SPAN:-60} + ${CPU_WARMUP:-5}))s"
+    --warmup "${CPU_WARMUP:-5}s" --drain 20s --input-len lognormal:32:.5:8:96 --output-len lognormal:80:.5:16:160
+    --ttft "${CPU_TTFT:-250ms}" --tbt "${CPU_TBT:-5ms}" --max-dispatch-delay 50ms --prompt-format ids --vocab-size 500)
+  for i in 0 1 2 3; do
+    for name in prophet hacker newton; do
+      serve+=(--model "$name-$i=demo/models/$name")
+      load+=(--model "$name-$i")
+    done
+  done
+  "$build/bin/briareus" model bench demo/models/prophet demo/models/hacker demo/models/newton --threads 1 \
+    --device-memory 7M --device-link 256M --prefill 16,32,64,128 --batch 1,2,4,8 --context 32,64,128 --repeat 5 \
+    --json "$keep/costs.json" >"$keep/costs.txt"
+  find_devices cpu --costs "$keep/costs.json" "${load[@]}" -- "${serve[@]}"
+}
+
+table() { # table WORLD
+  jq -r '
+    def n(d): if type == "number" then . * pow(10; d) | round / pow(10; d) | tostring else "-" end;
+    "\(.workload.models) models, \(.workload.requests) requests in \(.workload.duration_s) s " +
+    "(\(.workload.request_rate | n(2))/s; \(.workload.warmup_s) s of warm-up do not count), prompts of " +
+    "\(.workload.mean_prompt_tokens | n(0)) and answers of \(.workload.mean_output_tokens | n(0)) tokens, SLO " +
+    "\(.workload.ttft_s * 1000 | n(0)) ms / \(.workload.tbt_s * 1000 | n(1)) ms, seed \(.workload.seed).", "",
+    "| policy | devices | plan says | on time, % | plan at that count, % | TTFT p50, ms | p99, ms | all runs: devices and % on time |",
+    "|---|--:|--:|--:|--:|--:|--:|---|",
+    (.policies[] | "| \(.policy) | \(.devices | n(0)) | \(.plan_devices | n(0)) | \(.attainment | if . then 100 * . else . end | n(2)) | " +
+      "\(.plan_attainment | if . then 100 * . else . end | n(2)) | \(.median_ttft_scheduled_ms | n(1)) | \(.p99_ttft_scheduled_ms | n(1)) | " +
+      ([.trials | sort_by(.devices)[] | "\(.devices): \(if .stopped_early then "<= " else "" end)\(100 * .attainment | n(2))"] | join(", ")) + " |"),
+    "",
+    (def of($p): first(.policies[] | select(.policy == $p));
+     of("slack") as $s | of("dedicated") as $d |
+     (if $s.devices and $d.devices then "- `slack` needs a quarter of `dedicated` at most: " +
+       (if 4 * $s.devices <= $d.devices then "holds (\($s.devices) of \($d.devices))" else "does not hold (\($s.devices) of \($d.devices))" end)
+      else "- `slack` or `dedicated` holds at no count that was tried" end),
+     "- `slack` needs no more than any other: " + (if $s.devices and ([.policies[].devices | select(.)] | min) == $s.devices then "holds" else "does not hold" end),
+     (.policies[] | select(.devices and .plan_devices) | "- plan within one device, \(.policy): " +
+       (if (.devices - .plan_devices | fabs) <= 1 then "holds" else "does not hold" end)))
+  ' "$keep/$1.json"
+}
+
+page() {
+  {
+    cat <<'TEXT'
+# Devices saved, measured
+
+Written by `docs/measured/make-saving.sh`: `briareus load --find-devices` starts the real daemons (gateway, Redis, scheduler,
+workers) with more and fewer devices under each policy, puts the same load on each over HTTP, and finds the fewest with
+99 % of tokens on time. A run that cannot reach that any more ends early: its figure is then an upper bound. `plan says`: the
+planner's library on the very same requests, on a virtual clock. Live, `aegaeon` has its turns on every device, prompts
+included, and requests are placed as `slack` places them (workers hand no KV from device to device); the planner simulates it
+as published, with devices that only prefill: its prediction is of another system there.
+
+TEXT
+    if [ -s "$keep/sim.json" ]; then
+      printf '## Forty 72B models in 4 bits on simulated H20\n'
+      table sim
+      echo
+    fi
+    if [ -s "$keep/cpu.json" ]; then
+      printf '## Twelve models of the demo'"'"'s size on CPU devices\n'
+      cat <<'TEXT'
+Four copies each of the demo's three models (2.4 to 3.4 MB); a device is one thread with 7 MB for weights and KV behind a link of
+256 MB/s, so that a load takes 9 to 13 ms, about forty decode steps. Rates fall as 1/rank from model to model.
+
+TEXT
+      table cpu
+      printf '\nThe machine has %s processors for all devices, Redis, the scheduler and the load generator together.\n' "$(nproc)"
+    fi
+  } >docs/measured/saving.md
+}
+
+for what in "${@:-sim cpu page}"; do
+  for one in $what; do "$one"; done
+done

@@ -21,6 +21,7 @@ struct cli_config {
     /* serve */
     char *data_dir, *run_dir, *redis_server, *port_file;
     uint64_t host_cache, host_staging;
+    bool prefix_caching;
     double verify_after_s;
     uint64_t redis_memory;
     double run_for_s;

@@ -278,6 +278,8 @@ static void on_tokens(struct br_service *s, struct sched_device *d, const Briare
     free(tokens);
     if (before == 0 && seq->n_tokens)
         service_trace_streams(s, seq);
+    if (before == 0)
+        seq->n_cached = msg->cached;
     if (seq->n_tokens > before) {
         service_trial_passed(d, seq);
         service_fleet_event(

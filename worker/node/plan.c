@@ -65,6 +65,20 @@ static json_t *plan_pack(const struct node_plan *plan)
                      spent_pack(&plan->spent), "trace", c->trace, "trace_bytes", (json_int_t)c->trace_bytes);
 }
 
+static json_t *kv_pack(const struct br_worker_config *c)
+{
+    return json_pack("{s:b}", "prefix_cache", c->prefix_cache);
+}
+
+static int kv_unpack(json_t *json, struct br_worker_config *c, struct br_err *err)
+{
+    int prefix_cache;
+    if (json_unpack(json, "{s:{s:b}}", "kv", "prefix_cache", &prefix_cache))
+        return br_err_set(err, BR_ECORRUPT, "what the supervisor's plan says of KV is damaged");
+    c->prefix_cache = prefix_cache;
+    return 0;
+}
+
 static int write_all(int fd, const char *text, size_t len)
 {
     while (len) {
@@ -82,7 +96,8 @@ static int write_all(int fd, const char *text, size_t len)
 int node_plan_write(const struct node_plan *plan, int *fd, struct br_err *err)
 {
     json_t *json = plan_pack(plan);
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    char *text =
+        json && json_object_set_new(json, "kv", kv_pack(&plan->config)) == 0 ? json_dumps(json, JSON_COMPACT) : NULL;
     int rc = 0;
     json_decref(json);
     if (!text)
@@ -170,6 +185,8 @@ static int plan_unpack(json_t *json, struct node_plan *p, struct br_err *err)
         return br_err_set(err, BR_ECORRUPT, "the supervisor's plan is damaged: %s", why.text);
     plan_take(p, &v);
     spent_unpack(spent, &p->spent);
+    if (kv_unpack(json, c, err))
+        return err->code;
     return models_unpack(models, p, err);
 }
 

@@ -207,6 +207,7 @@ void br_worker_config_init(struct br_worker_config *config)
         .device_kind = "cpu",
         .devices = 1,
         .host_kv_bytes = 1ull << 30,
+        .prefix_cache = true,
         .verify_after_s = 60,
         .threads = 1,
         .tensor_parallel = 1,

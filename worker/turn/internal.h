@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "kvcache/kvcache.h"
+#include "kvcache/prefix.h"
 #include "scheduler/core/device.h"
 #include "worker/engine/engine.h"
 #include "worker/sampler/sampler.h"
@@ -39,6 +39,7 @@ struct turn_model {
     struct br_engine_model *engine; /* owned; NULL: not served */
     struct br_sampler *sampler;     /* owned by the first model with this vocabulary */
     uint32_t kv_shape, max_positions;
+    uint64_t number;                 /* of this model as it was added: no other one has had it */
     uint64_t kv_blocks_most;         /* of one sequence alone on the device */
     double step_s[TURN_ROW_BUCKETS]; /* with all weights there; 0: not seen yet */
     double compute_s;
@@ -55,6 +56,10 @@ struct turn_seq {
     uint32_t n_given;    /* output tokens that came with it */
     br_devptr *blocks;   /* owned: block table; the first n_blocks are right */
     uint32_t n_blocks;
+    struct br_kv_key *keys;     /* owned: of its first n_keys full blocks */
+    uint32_t n_keys, n_known;   /* n_known: blocks that others can share */
+    uint32_t n_cached;          /* tokens that it had not to compute when it began */
+    bool began;                 /* a step of it has run */
     struct br_end_watch *watch; /* owned */
     int64_t arrival_ns;
     bool paused;
@@ -73,7 +78,9 @@ struct turn_swap {
     uint64_t bytes;
     int64_t from_ns;
     uint32_t slot;
+    uint64_t room; /* bytes that it frees on the device at most */
     bool out;
+    bool found; /* what comes in is a prefix that was found on the host */
 };
 
 /* A BR_DO_LOAD with bytes: held until there is room, then on its way. The first of the list is the oldest. */
@@ -132,6 +139,7 @@ struct br_turn {
     double link_bytes_per_s; /* configured or measured */
     struct turn_model *models;
     uint32_t n_models;
+    uint64_t n_numbers;    /* given to models so far */
     struct turn_seq *seqs; /* [max_seqs]; index = the core's */
     uint64_t *seq_ids;     /* [max_seqs], for searching */
     uint32_t n_seqs;
@@ -243,6 +251,8 @@ void turn_kv_forget(struct br_turn *t, uint32_t index); /* the sequence ends */
 /* Takes room from other sequences for `blocks` more blocks of one; keep is never taken. */
 enum kv_room turn_kv_room(struct br_turn *t, uint32_t index, uint32_t keep, uint64_t blocks);
 void turn_poll_swaps(struct br_turn *t);
+/* The books have a sequence's prefix come in from the host. */
+void turn_swap_fetch(struct br_turn *t, uint32_t index, const struct br_kv_swap *swap);
 /* Another sequence's KV, by the core's choice, goes to the host or is dropped; keep's is never taken. */
 enum kv_room turn_kv_victim(struct br_turn *t, uint32_t slot, int32_t index, uint32_t keep);
 /* Device addresses of the sequence's blocks. */
@@ -266,6 +276,18 @@ bool turn_room_merge(struct br_turn *t);
 /* Makes room for them at the cost of others' weights, at once. */
 bool turn_room_kv_for_weights(struct br_turn *t, uint32_t slot, uint64_t blocks);
 void turn_room_poll(struct br_turn *t); /* moves within the device that are done */
+
+/* Enqueues the copies of the books on the stream of the steps; false: there are none. None may be under way. */
+bool turn_room_copy(struct br_turn *t, const struct br_kv_moves *moves);
+
+/* prefix.c */
+/* Before its first rows: takes over what is known of its prompt and lies on the device. */
+void turn_prefix_adopt(struct br_turn *t, uint32_t index);
+/* Has what is known of its prompt come in from the host, if there is more of it there and room is free. */
+void turn_prefix_fetch(struct br_turn *t, uint32_t index);
+void turn_prefix_fetched(struct br_turn *t, uint32_t index);
+/* After a step of it: its full blocks can be shared. */
+void turn_prefix_publish(struct br_turn *t, uint32_t index);
 
 /* step.c */
 bool turn_step_start(struct br_turn *t, uint32_t slot, const struct br_dev_item *items, uint32_t n);

@@ -29,6 +29,11 @@ void turn_kv_where(struct br_turn *t, uint32_t index)
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_KV, .slot = t->seqs[index].slot, .seq = index, .kv = kv});
 }
 
+static uint64_t blocks_bytes(const struct br_turn *t, const struct turn_seq *s)
+{
+    return br_kv_blocks(t->kv, s->kv) * t->models[s->slot].info.kv_block_bytes;
+}
+
 static void swap_copies(struct br_turn *t, const struct br_kv_swap *swap, struct turn_swap *w)
 {
     struct br_stream *stream = w->out ? t->kv_out : t->kv_in;
@@ -56,6 +61,8 @@ static void swap_start(struct br_turn *t, uint32_t index, const struct br_kv_swa
     w->index = index;
     w->slot = t->seqs[index].slot;
     w->from_ns = br_now_ns();
+    w->room = out ? blocks_bytes(t, &t->seqs[index]) : 0;
+    w->found = false;
     swap_copies(t, swap, w);
     t->seqs[index].n_blocks = 0;
     t->n_swaps_in += !out;
@@ -188,7 +195,7 @@ void turn_kv_drop(struct br_turn *t, uint32_t index)
     }
     wants(t, index, false, false);
     br_kv_drop(t->kv, s->kv);
-    s->n_blocks = s->n_kv = 0;
+    s->n_blocks = s->n_kv = s->n_known = 0;
     t->stats.drops++;
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_RESET, .slot = s->slot, .seq = index, .tokens = s->n_ids});
     turn_kv_where(t, index);
@@ -205,7 +212,7 @@ static uint64_t bytes_going_out(const struct br_turn *t)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < t->n_swaps; i++)
-        bytes += t->swaps[i].out ? t->swaps[i].bytes : 0;
+        bytes += t->swaps[i].room;
     return bytes;
 }
 
@@ -284,6 +291,20 @@ enum kv_room turn_kv_room(struct br_turn *t, uint32_t index, uint32_t keep, uint
     return room_of_victims(t, index, keep, bytes);
 }
 
+void turn_swap_fetch(struct br_turn *t, uint32_t index, const struct br_kv_swap *swap)
+{
+    swap_start(t, index, swap, false);
+    t->swaps[t->n_swaps - 1].found = true;
+    t->stats.prefixes_in++;
+}
+
+static void swap_tell(struct br_turn *t, const struct turn_swap *w)
+{
+    turn_kv_where(t, w->index);
+    if (w->found)
+        turn_prefix_fetched(t, w->index);
+}
+
 static void swap_finish(struct br_turn *t, uint32_t i)
 {
     struct turn_swap w = t->swaps[i];
@@ -295,7 +316,7 @@ static void swap_finish(struct br_turn *t, uint32_t i)
     turn_trace_swap(t, &w);
     t->changed = true;
     if (t->seqs[w.index].id == w.seq)
-        turn_kv_where(t, w.index);
+        swap_tell(t, &w);
 }
 
 void turn_poll_swaps(struct br_turn *t)

@@ -12,6 +12,7 @@
 #include "worker/engine/engine.h"
 #include "worker/sampler/sampler.h"
 #include "worker/turn/inbox.h"
+#include "worker/turn/kv_disk.h"
 #include "worker/turn/residency.h"
 #include "worker/turn/turn.h"
 
@@ -20,6 +21,7 @@ enum {
     TURN_ROW_BUCKETS = 20, /* step times are kept by log2 of a step's rows */
     TURN_MAX_LOADS = 64,   /* asked for and not there yet */
     TURN_MAX_FRUITLESS = 11,
+    TURN_MAX_DISK_MOVES = 16,
     TURN_LEAST_TOKENS = 300, /* of KV beside a model's weights: what the policies keep free for growth */
     TURN_MAX_ORDERS = 64,    /* about models, not carried out yet */
     TURN_MAX_MOVES = 256,    /* KV blocks moved within the device at a time */
@@ -59,6 +61,7 @@ struct turn_seq {
     struct br_kv_key *keys;     /* owned: of its first n_keys full blocks */
     uint32_t n_keys, n_known;   /* n_known: blocks that others can share */
     uint32_t n_cached;          /* tokens that it had not to compute when it began */
+    uint64_t out_stamp;         /* the later its KV came to the host, the larger */
     bool began;                 /* a step of it has run */
     struct br_end_watch *watch; /* owned */
     int64_t arrival_ns;
@@ -81,6 +84,16 @@ struct turn_swap {
     uint64_t room; /* bytes that it frees on the device at most */
     bool out;
     bool found; /* what comes in is a prefix that was found on the host */
+};
+
+/* KV of a sequence on its way to or from the disk. */
+struct turn_disk_move {
+    bool on;
+    int32_t ticket;
+    uint64_t seq;
+    uint32_t index;
+    uint64_t room; /* bytes that it frees on the host at most */
+    struct kv_disk_job job;
 };
 
 /* A BR_DO_LOAD with bytes: held until there is room, then on its way. The first of the list is the oldest. */
@@ -147,6 +160,12 @@ struct br_turn {
     struct turn_swap swaps[TURN_MAX_SWAPS]; /* the first n_swaps are under way */
     uint32_t n_swaps, n_swaps_in;
 
+    struct kv_disk *disk; /* NULL: there is none */
+    struct turn_disk_move disk_moves[TURN_MAX_DISK_MOVES];
+    uint32_t n_disk_moves, n_disk_writes;
+    int64_t disk_retry_ns; /* nothing is written before */
+    uint64_t out_stamps;
+
     struct br_event *moved; /* KV blocks moved within the device */
     bool moving;
     int32_t move_ticket;
@@ -208,6 +227,7 @@ void turn_profile(struct br_turn *t);
 void turn_tell(struct br_turn *t, const struct br_dev_event *event);
 /* Wakes the turn thread when the stream has come this far. */
 void turn_notify(struct br_turn *t, struct br_stream *stream);
+void turn_wake(void *turn); /* from any thread */
 
 /* actions.c: a decision and what it asks for. */
 void turn_boundary(struct br_turn *t);
@@ -248,6 +268,8 @@ void turn_swap_in(struct br_turn *t, uint32_t index); /* starts it, or what has 
 void turn_swaps_go(struct br_turn *t);                /* those that waited for room */
 void turn_kv_drop(struct br_turn *t, uint32_t index);
 void turn_kv_forget(struct br_turn *t, uint32_t index); /* the sequence ends */
+void turn_kv_lost(struct br_turn *t, uint32_t index);   /* what it has is damaged: it is computed again */
+uint64_t turn_kv_bytes(const struct br_turn *t, uint32_t index);
 /* Takes room from other sequences for `blocks` more blocks of one; keep is never taken. */
 enum kv_room turn_kv_room(struct br_turn *t, uint32_t index, uint32_t keep, uint64_t blocks);
 void turn_poll_swaps(struct br_turn *t);
@@ -279,6 +301,17 @@ void turn_room_poll(struct br_turn *t); /* moves within the device that are done
 
 /* Enqueues the copies of the books on the stream of the steps; false: there are none. None may be under way. */
 bool turn_room_copy(struct br_turn *t, const struct br_kv_moves *moves);
+
+/* disk_moves.c */
+int turn_disk_open(struct br_turn *t, uint64_t least_block, struct br_err *err);
+/* Has KV on the host go to disk until there will be so many bytes more; true: some is on its way. */
+bool turn_disk_room(struct br_turn *t, uint64_t bytes);
+/* The same, before the host is full. */
+void turn_disk_ahead(struct br_turn *t);
+/* KV that is on disk starts for the host or, with victims, what has to make way for it does; REFUSED: it cannot come.
+ */
+enum kv_room turn_disk_fetch(struct br_turn *t, uint32_t index, bool victims);
+void turn_disk_poll(struct br_turn *t);
 
 /* prefix.c */
 /* Before its first rows: takes over what is known of its prompt and lies on the device. */

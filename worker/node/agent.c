@@ -447,6 +447,9 @@ static void turn_config(const struct node_plan *plan, struct br_turn_config *out
     out->kv_bytes = c->kv_bytes;
     out->host_kv_bytes = c->host_kv_bytes;
     out->prefix_cache = c->prefix_cache;
+    out->kv_disk_path = c->kv_disk;
+    out->kv_disk_bytes = plan->kv_disk_bytes;
+    out->kv_disk_offset = plan->kv_disk_offset;
     out->max_seqs = c->max_seqs;
     out->max_batch = c->max_batch;
     out->prefill_chunk = c->prefill_chunk;

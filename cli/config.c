@@ -97,6 +97,11 @@ static const struct row g_rows[] = {
         "BYTES: of these for KV at most, under quota-rr; 0: what weights leave"),
     ROW(W, "host-kv-memory", BR_OPT_BYTES, host_kv_memory, "0", 0, 0,
         "BYTES: host memory for KV, for each device; 0: the worker's default"),
+    ROW(W, "kv-disk", BR_OPT_STRING, kv_disk, NULL, 0, 0,
+        "FILE: for KV that host memory has no room for; removed at the end [none]"),
+    ROW(W, "kv-disk-size", BR_OPT_BYTES, kv_disk_size, "0", 0, 0, "BYTES: of it at most, for all devices together"),
+    ROW(W, "enable-prefix-caching", BR_OPT_BOOL, prefix_caching, "true", 0, 0,
+        "=false: KV of a prompt's beginning that is known is computed again"),
     ROW(W, "device-link", BR_OPT_BYTES, link_rate, "0", 0, 0,
         "BYTES: a second, host to device and back; 0: as fast as it goes; sim: as the GPU's"),
     ROW(W, "dtype", BR_OPT_STRING, dtype, "auto", 0, 0, "TYPE: auto, bfloat16 or float32"),
@@ -308,6 +313,9 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
     set_if(&out->memory_bytes, c->device_memory);
     set_if(&out->kv_bytes, c->kv_memory);
     set_if(&out->host_kv_bytes, c->host_kv_memory);
+    out->prefix_cache = c->prefix_caching;
+    out->kv_disk = c->kv_disk;
+    out->kv_disk_bytes = c->kv_disk_size;
     out->link_bytes_per_s = c->link_rate;
     out->prefill_chunk = c->prefill_chunk ? c->prefill_chunk : sim ? GPU_CHUNK : CPU_CHUNK;
     out->max_batch = c->max_batch ? c->max_batch : sim ? GPU_BATCH : CPU_BATCH;

@@ -21,6 +21,9 @@ struct cli_config {
     /* serve */
     char *data_dir, *run_dir, *redis_server, *port_file;
     uint64_t host_cache, host_staging;
+    bool prefix_caching;
+    char *kv_disk;
+    uint64_t kv_disk_size;
     double verify_after_s;
     uint64_t redis_memory;
     double run_for_s;

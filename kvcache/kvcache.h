@@ -93,8 +93,12 @@ int br_kv_from_disk(struct br_kv *kv, int32_t seq, struct br_kv_swap *out, struc
 /* The copies of a swap are done: GOING_OUT -> HOST (its device blocks are free), COMING_IN -> DEVICE, GOING_TO_DISK ->
  * DISK, COMING_FROM_DISK -> HOST. A swap may have nothing to copy: what the other tier knows by its key is used. */
 void br_kv_swap_done(struct br_kv *kv, int32_t ticket);
+/* The copies of a swap failed: the sequence is where it came from. */
+void br_kv_swap_failed(struct br_kv *kv, int32_t ticket);
 /* DEVICE, HOST or DISK -> EMPTY: the KV is lost and has to be recomputed. */
 void br_kv_drop(struct br_kv *kv, int32_t seq);
+/* The same, and nobody finds these blocks by their keys any more: their bytes are not what they should be. */
+void br_kv_forget(struct br_kv *kv, int32_t seq);
 
 struct br_kv_stats {
     uint64_t device_slabs, device_slabs_free, host_slabs, host_slabs_free;

@@ -64,6 +64,8 @@ int br_kv_make_writable(struct br_kv *kv, int32_t seq, uint32_t first_token, str
 /* The order of eviction from outside: of the shape's unreferenced blocks these go first, in this order, in every tier.
  * Keys that are unknown or in use are passed over. */
 void br_kv_evict_first(struct br_kv *kv, uint32_t shape, const struct br_kv_key *keys, uint32_t n);
+/* All unreferenced blocks on the device, of every shape; how many there were. */
+uint64_t br_kv_evict_device(struct br_kv *kv);
 /* All unreferenced blocks of the shape, in every tier. */
 void br_kv_evict_all(struct br_kv *kv, uint32_t shape);
 

@@ -148,6 +148,15 @@ void br_kv_evict_first(struct br_kv *kv, uint32_t shape, const struct br_kv_key 
         }
 }
 
+uint64_t br_kv_evict_device(struct br_kv *kv)
+{
+    uint64_t before = kv->n_evicted;
+    for (uint32_t i = 0; i < kv->n_shapes; i++)
+        for (struct kv_cached *list = &kv->tiers[KV_DEVICE].cached[i]; list->head != BR_KV_NONE; kv->n_evicted++)
+            kv_index_drop(kv, list->head);
+    return kv->n_evicted - before;
+}
+
 void br_kv_evict_all(struct br_kv *kv, uint32_t shape)
 {
     for (enum kv_tier tier = 0; tier < KV_TIERS; tier++)

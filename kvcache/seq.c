@@ -62,15 +62,30 @@ const struct kv_seq *kv_open_seq(const struct br_kv *kv, int32_t seq)
     return &kv->seqs[seq];
 }
 
+static enum kv_tier tier_of(const struct kv_seq *s)
+{
+    return s->where == BR_KV_HOST ? KV_HOST : s->where == BR_KV_DISK ? KV_DISK : KV_DEVICE;
+}
+
 void br_kv_drop(struct br_kv *kv, int32_t seq)
 {
     struct kv_seq *s = &kv->seqs[seq];
-    enum kv_tier tier = s->where == BR_KV_HOST ? KV_HOST : s->where == BR_KV_DISK ? KV_DISK : KV_DEVICE;
     (void)kv_open_seq(kv, seq);
     assert(!kv_moving(s));
-    kv_give(kv, tier, seq);
+    kv_give(kv, tier_of(s), seq);
     s->n_blocks = 0;
     s->where = BR_KV_EMPTY;
+}
+
+void br_kv_forget(struct br_kv *kv, int32_t seq)
+{
+    const struct kv_seq *s = kv_open_seq(kv, seq);
+    for (uint32_t i = 0; i < s->n_blocks; i++) {
+        int32_t node = kv_block_node(&kv->tiers[tier_of(s)].blocks[kv_table(kv, tier_of(s), seq)[i]]);
+        if (node != BR_KV_NONE)
+            kv_index_drop(kv, node);
+    }
+    br_kv_drop(kv, seq);
 }
 
 void br_kv_close(struct br_kv *kv, int32_t seq)

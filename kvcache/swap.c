@@ -96,15 +96,30 @@ int br_kv_from_disk(struct br_kv *kv, int32_t seq, struct br_kv_swap *out, struc
     return swap_start(kv, seq, BR_KV_COMING_FROM_DISK, out, err);
 }
 
+static void arrive(struct br_kv *kv, int32_t seq, enum kv_tier tier)
+{
+    struct kv_seq *s = &kv->seqs[seq];
+    s->where = HOME[tier];
+    if (s->life == KV_CLOSING) {
+        s->life = KV_OPEN;
+        br_kv_close(kv, seq);
+    }
+}
+
 void br_kv_swap_done(struct br_kv *kv, int32_t ticket)
 {
-    struct kv_seq *s = &kv->seqs[ticket];
+    const struct kv_seq *s = &kv->seqs[ticket];
     struct route r = route_of(s->where);
     assert(s->life != KV_FREE && kv_moving(s));
     kv_transfer_end(kv, ticket, r.from, r.to);
-    s->where = HOME[r.to];
-    if (s->life == KV_CLOSING) {
-        s->life = KV_OPEN;
-        br_kv_close(kv, ticket);
-    }
+    arrive(kv, ticket, r.to);
+}
+
+void br_kv_swap_failed(struct br_kv *kv, int32_t ticket)
+{
+    const struct kv_seq *s = &kv->seqs[ticket];
+    struct route r = route_of(s->where);
+    assert(s->life != KV_FREE && kv_moving(s));
+    kv_transfer_undo(kv, ticket, r.from, r.to);
+    arrive(kv, ticket, r.from);
 }

@@ -62,3 +62,10 @@ void kv_transfer_end(struct br_kv *kv, int32_t seq, enum kv_tier from, enum kv_t
     }
     kv_give(kv, from, seq);
 }
+
+void kv_transfer_undo(struct br_kv *kv, int32_t seq, enum kv_tier from, enum kv_tier to)
+{
+    kv_fly(kv, from, seq, false);
+    kv_fly(kv, to, seq, false);
+    kv_give(kv, to, seq);
+}

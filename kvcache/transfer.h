@@ -11,5 +11,7 @@ int kv_transfer(struct br_kv *kv, int32_t seq, enum kv_tier from, enum kv_tier t
                 struct br_err *err);
 /* Ends the flight and lets go of `from`; what is known by a key there is known by it in `to` too. */
 void kv_transfer_end(struct br_kv *kv, int32_t seq, enum kv_tier from, enum kv_tier to);
+/* Ends the flight and lets go of `to`. Of an adoption `from` has only what was to be copied: not for these. */
+void kv_transfer_undo(struct br_kv *kv, int32_t seq, enum kv_tier from, enum kv_tier to);
 
 #endif

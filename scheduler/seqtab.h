@@ -32,6 +32,7 @@ struct sched_seq {
     struct br_token *tokens;      /* owned: [n_tokens] received */
     uint32_t n_tokens, cap_tokens;
     uint32_t n_stored, n_delivered;
+    uint32_t n_cached; /* tokens of its prompt whose KV was known where it began */
     enum br_end end;
     bool end_stored;
     char error[256];

@@ -281,6 +281,8 @@ static void on_tokens(struct br_service *s, struct sched_device *d, const Briare
         service_trace_streams(s, seq);
     if (seq->call && msg->queued_s > 0)
         br_gateway_first_step(seq->call, msg->queued_s);
+    if (before == 0)
+        seq->n_cached = msg->cached;
     if (seq->n_tokens > before) {
         service_trial_passed(d, seq);
         service_fleet_event(

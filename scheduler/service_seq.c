@@ -27,6 +27,7 @@ static void deliver(struct br_service *s, struct sched_seq *seq)
         seq->call = NULL; /* the gateway may free the call when its last sequence ends */
     if (n)
         seq->n_delivered = seq->n_stored;
+    br_gateway_cached(call, seq->spec.id, seq->n_cached);
     br_gateway_tokens(call, seq->spec.id, seq->tokens + seq->n_delivered - n, n, end,
                       seq->error[0] ? seq->error : NULL);
 }

@@ -39,6 +39,8 @@ enum br_dev_event_kind {
     BR_DEV_SEQ_RESET, /* seq: its KV is lost; tokens = tokens to prefill again */
     BR_DEV_STEP_DONE, /* slot, step_s = how long it took */
     BR_DEV_SEQ_STEPPED, /* seq, tokens = rows of it that the step ran; `emitted` tokens came out (0 or 1) */
+    BR_DEV_SEQ_FOUND,   /* seq, tokens: KV of so many of its tokens, of which it had none, is on the device, and no step
+                           computed it */
     BR_DEV_WEIGHTS,     /* slot, bytes resident, bytes in all, bytes_next: after loads and evictions */
     BR_DEV_KV,          /* seq, kv: where its KV is now */
     BR_DEV_LOADED,      /* slot: what BR_DO_LOAD with bytes asked for is there, or as much of it as found room */

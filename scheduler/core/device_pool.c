@@ -115,6 +115,7 @@ static void decide(struct dev_pool *d, bool beside, struct br_dev_actions *out)
     const struct br_pl_device *device = &d->pool->devices[0];
     if (!beside && device->step.slot >= 0)
         dp_tell(d, (struct br_pl_event){.kind = BR_PL_STEP_END});
+    dp_found_tell(d);
     answer(d, false);
     leftovers(d, out);
     if (d->differ)

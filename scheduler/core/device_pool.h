@@ -22,6 +22,7 @@ struct dp_seq {
     enum br_dev_kv kv; /* as told last */
     bool drop;         /* its KV has to go; to be said at the next decision */
     bool fail;         /* the pool gave it up; the same */
+    uint32_t found;    /* tokens found, to be told when the step that it is in is over */
 };
 
 struct dev_pool {
@@ -32,7 +33,8 @@ struct dev_pool {
     struct dp_slot *slots; /* [max_slots] */
     struct dp_seq *seqs;   /* [max_seqs] */
     uint32_t n_seqs, n_paused, n_to_say;
-    bool differ; /* some weights are not as the pool has them */
+    uint32_t n_found; /* sequences with `found` */
+    bool differ;      /* some weights are not as the pool has them */
     double now_s;
     /* the load in flight */
     int32_t loading; /* -1: none of weights */
@@ -51,6 +53,8 @@ void dp_told(struct dev_pool *d, const struct br_dev_event *event);
 void dp_tell(struct dev_pool *d, struct br_pl_event event);
 /* The slot's weights as they are; whether the pool could take that over. */
 bool dp_resident_tell(struct dev_pool *d, uint32_t slot);
+/* What was found of sequences while a step of theirs was under way; to be called when it is over. */
+void dp_found_tell(struct dev_pool *d);
 /* device_pool_victim.c */
 int32_t dp_weights_victim(const struct br_dev *base, uint32_t target);
 int32_t dp_kv_victim(const struct br_dev *base, uint32_t target, uint32_t keep);

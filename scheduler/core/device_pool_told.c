@@ -95,6 +95,12 @@ static void seq_add(struct dev_pool *d, const struct br_dev_event *e)
                                     .kept = true});
 }
 
+static void found_set(struct dev_pool *d, struct dp_seq *q, uint32_t found)
+{
+    d->n_found += (found > 0) - (q->found > 0);
+    q->found = found;
+}
+
 static void said_clear(struct dev_pool *d, struct dp_seq *q)
 {
     d->n_to_say -= q->drop || q->fail;
@@ -107,6 +113,7 @@ static void seq_end(struct dev_pool *d, uint32_t seq)
     d->n_paused -= q->paused;
     d->n_seqs--;
     said_clear(d, q);
+    found_set(d, q, 0);
     *q = (struct dp_seq){0};
     dp_tell(d, (struct br_pl_event){.kind = BR_PL_END, .seq = seq});
 }
@@ -116,6 +123,7 @@ static void seq_reset(struct dev_pool *d, const struct br_dev_event *e)
     struct dp_seq *q = &d->seqs[e->seq];
     if (q->drop)
         said_clear(d, q);
+    found_set(d, q, 0);
     q->kv = BR_DEV_KV_NONE;
     dp_tell(d, (struct br_pl_event){.kind = BR_PL_LOST, .seq = e->seq, .left = e->tokens ? e->tokens : 1});
 }
@@ -153,6 +161,34 @@ static void seq_stepped(struct dev_pool *d, const struct br_dev_event *e)
                                     .delivered = q->delivered + e->emitted});
 }
 
+static void found_tell(struct dev_pool *d, uint32_t seq)
+{
+    const struct br_pl_seq *q = &d->pool->seqs[seq];
+    uint32_t tokens = d->seqs[seq].found;
+    found_set(d, &d->seqs[seq], 0);
+    if (q->state != BR_PL_FREE)
+        dp_tell(d, (struct br_pl_event){.kind = BR_PL_PROGRESS,
+                                        .seq = seq,
+                                        .left = q->left - (tokens < q->left ? tokens : q->left),
+                                        .delivered = q->delivered});
+}
+
+/* The pool knows how many rows of the step it asked for: it hears of tokens that no step computed when that is over. */
+static void seq_found(struct dev_pool *d, const struct br_dev_event *e)
+{
+    d->seqs[e->seq].kv = BR_DEV_KV_ON_DEVICE;
+    found_set(d, &d->seqs[e->seq], e->tokens);
+    if (!d->pool->seqs[e->seq].stepping)
+        found_tell(d, e->seq);
+}
+
+void dp_found_tell(struct dev_pool *d)
+{
+    for (uint32_t i = 0; i < d->config.max_seqs && d->n_found; i++)
+        if (d->seqs[i].found)
+            found_tell(d, i);
+}
+
 static void step_done(struct dev_pool *d, const struct br_dev_event *e)
 {
     const struct br_pl_running *step = &d->pool->devices[0].step;
@@ -161,6 +197,7 @@ static void step_done(struct dev_pool *d, const struct br_dev_event *e)
     if (!e->waited && !step->streamed && d->decodes + d->prefill > 0)
         br_step_cost_seen(&d->slots[e->slot].cost, d->decodes, step->kv_bytes, d->prefill, e->step_s);
     dp_tell(d, (struct br_pl_event){.kind = BR_PL_STEP_END});
+    dp_found_tell(d);
 }
 
 bool dp_resident_tell(struct dev_pool *d, uint32_t slot)
@@ -236,6 +273,8 @@ static void told_of_seq(struct dev_pool *d, const struct br_dev_event *e)
         seq_reset(d, e);
     else if (e->kind == BR_DEV_SEQ_STEPPED)
         seq_stepped(d, e);
+    else if (e->kind == BR_DEV_SEQ_FOUND)
+        seq_found(d, e);
     else if (e->kind == BR_DEV_KV)
         kv(d, e);
     else

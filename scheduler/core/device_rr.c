@@ -78,6 +78,7 @@ static void rr_step(struct br_dev *base, double now_s, const struct br_dev_event
     case BR_DEV_SEQ_END:
     case BR_DEV_SEQ_RESET:
     case BR_DEV_SEQ_STEPPED:
+    case BR_DEV_SEQ_FOUND:
     case BR_DEV_KV:
         dev_seq_event(dev, now_s, event);
         break;

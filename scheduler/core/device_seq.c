@@ -154,7 +154,7 @@ void dev_seq_event(struct dev_rr *dev, double now_s, const struct br_dev_event *
         seq_end(dev, event->seq);
     else if (event->kind == BR_DEV_SEQ_RESET)
         seq_reset(dev, now_s, event);
-    else if (event->kind == BR_DEV_SEQ_STEPPED)
+    else if (event->kind == BR_DEV_SEQ_STEPPED || event->kind == BR_DEV_SEQ_FOUND)
         seq_stepped(dev, event);
     else
         seq_kv(dev, now_s, event);

@@ -88,12 +88,12 @@ void br_answer_chunk(const struct br_request *request, const struct br_answer_ch
     put_finish(out, choice->finish);
 }
 
-void br_answer_usage(uint64_t prompt_tokens, uint64_t completion_tokens, struct br_buf *out)
+void br_answer_usage(uint64_t prompt_tokens, uint64_t cached_tokens, uint64_t completion_tokens, struct br_buf *out)
 {
     br_buf_printf(out,
-                  ",\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
-                  ",\"total_tokens\":%" PRIu64 "}",
-                  prompt_tokens, completion_tokens, prompt_tokens + completion_tokens);
+                  ",\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64
+                  "},\"completion_tokens\":%" PRIu64 ",\"total_tokens\":%" PRIu64 "}",
+                  prompt_tokens, cached_tokens, completion_tokens, prompt_tokens + completion_tokens);
 }
 
 /* ---- log probabilities ---- */

@@ -25,7 +25,7 @@ void br_answer_head(const struct br_request *request, bool chunk, int64_t create
 void br_answer_choice(const struct br_request *request, const struct br_answer_choice *choice, struct br_buf *out);
 void br_answer_chunk(const struct br_request *request, const struct br_answer_choice *choice, struct br_buf *out);
 /* ,"usage":{...} */
-void br_answer_usage(uint64_t prompt_tokens, uint64_t completion_tokens, struct br_buf *out);
+void br_answer_usage(uint64_t prompt_tokens, uint64_t cached_tokens, uint64_t completion_tokens, struct br_buf *out);
 
 void br_answer_logprob(const struct br_request *request, const struct br_tokenizer *tokenizer,
                        const struct br_token *token, struct br_answer_logprobs *out);

@@ -204,7 +204,7 @@ static void answer_openai(struct br_gateway_call *call, struct br_buf *out)
         tokens += call->choices[i].n_tokens;
     }
     br_buf_puts(out, "]");
-    br_answer_usage(call->prompt_tokens, tokens, out);
+    br_answer_usage(call->prompt_tokens, br_call_cached(call), tokens, out);
     br_buf_puts(out, "}");
 }
 
@@ -271,6 +271,22 @@ static struct br_choice *call_choice(struct br_gateway_call *call, uint64_t seq)
         if (call->choices[i].seq == seq)
             return &call->choices[i];
     return NULL;
+}
+
+/* A prompt counts once, as its first completion found it: the others find what that one has computed. */
+uint64_t br_call_cached(const struct br_gateway_call *call)
+{
+    uint64_t cached = 0;
+    for (uint32_t i = 0; i < call->n_choices; i += call->request.n)
+        cached += call->choices[i].n_cached;
+    return cached;
+}
+
+void br_gateway_cached(struct br_gateway_call *call, uint64_t seq, uint32_t tokens)
+{
+    struct br_choice *choice = call_choice(call, seq);
+    if (choice)
+        choice->n_cached = tokens;
 }
 
 void br_gateway_tokens(struct br_gateway_call *call, uint64_t seq, const struct br_token *tokens, uint32_t n,

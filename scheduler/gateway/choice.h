@@ -9,7 +9,7 @@
 struct br_choice {
     uint64_t seq;
     uint32_t index;
-    uint32_t n_tokens;
+    uint32_t n_tokens, n_cached;
     int64_t last_ns; /* when the last of them came; 0: none yet */
     struct br_detok detok;
     struct br_stop stop;

@@ -136,6 +136,8 @@ void br_gateway_set_keys(struct br_gateway *gateway, struct br_key_list *keys);
 void br_gateway_accepted(struct br_gateway_call *call);
 /* status 429 or 503 (with Retry-After) or 500; message for the client. The call is gone afterwards. */
 void br_gateway_refused(struct br_gateway_call *call, int status, double retry_after_s, const char *message);
+/* KV of so many tokens of the sequence's prompt was known and not computed; to be said before br_gateway_tokens. */
+void br_gateway_cached(struct br_gateway_call *call, uint64_t seq, uint32_t tokens);
 /* n tokens of one sequence, in order, each once; with end other than BR_END_NONE these are the last (n may be 0). The
  * eos or stop id that ended a sequence (BR_END_STOP) is among its tokens; its text is left out unless include_stop.
  * error: for the client, with BR_END_FAILED; may be NULL. When every sequence of the call has ended, the answer is

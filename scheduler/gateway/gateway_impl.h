@@ -72,6 +72,7 @@ void br_route(struct br_http *http); /* router.c */
 void br_call_start(struct br_gateway *gateway, struct br_http *http, enum br_request_kind kind);
 /* The client is gone. */
 void br_call_abandon(struct br_gateway_call *call);
+uint64_t br_call_cached(const struct br_gateway_call *call);
 /* The client does not read, or reads again. */
 bool br_call_pace(struct br_gateway_call *call, bool slow); /* as br_server_handler.slow */
 /* The gateway stops: tells the client, cancels. */

@@ -38,7 +38,7 @@ static void sse_chunk(struct br_gateway_call *call, const struct br_answer_choic
     br_answer_chunk(&call->request, choice, &call->event);
     br_buf_puts(&call->event, "]");
     if (call->request.running_usage)
-        br_answer_usage(call->prompt_tokens, sse_tokens(call), &call->event);
+        br_answer_usage(call->prompt_tokens, br_call_cached(call), sse_tokens(call), &call->event);
     else if (call->request.include_usage)
         br_buf_puts(&call->event, ",\"usage\":null");
     br_buf_puts(&call->event, "}");
@@ -114,7 +114,7 @@ static void sse_usage(struct br_gateway_call *call)
     br_buf_puts(&call->event, "data: ");
     br_buf_add(&call->event, call->head.data, call->head.len);
     br_buf_puts(&call->event, "]");
-    br_answer_usage(call->prompt_tokens, sse_tokens(call), &call->event);
+    br_answer_usage(call->prompt_tokens, br_call_cached(call), sse_tokens(call), &call->event);
     br_buf_puts(&call->event, "}");
     br_sse_send(call);
 }

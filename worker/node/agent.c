@@ -85,6 +85,7 @@ static int send_chunk(void *ctx, const struct result_chunk *chunk)
     tokens.run = br_tokens_to_pb(chunk->first, chunk->tokens, chunk->n);
     tokens.end = chunk->end;
     tokens.queued_s = chunk->queued_s;
+    tokens.cached = chunk->cached;
     if (chunk->error)
         tokens.error = (char *)chunk->error;
     frame.body_case = BRIAREUS__FRAME__BODY_TOKENS;
@@ -454,6 +455,10 @@ static void turn_config(const struct node_plan *plan, struct br_turn_config *out
     out->device.link_bytes_per_s = c->link_bytes_per_s;
     out->kv_bytes = c->kv_bytes;
     out->host_kv_bytes = c->host_kv_bytes;
+    out->prefix_cache = c->prefix_cache;
+    out->kv_disk_path = c->kv_disk;
+    out->kv_disk_bytes = plan->kv_disk_bytes;
+    out->kv_disk_offset = plan->kv_disk_offset;
     out->max_seqs = c->max_seqs;
     out->max_batch = c->max_batch;
     out->prefill_chunk = c->prefill_chunk;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "worker/node/kv_file.h"
 #include "worker/node/outline.h"
 
 enum { PLAN_MAX_BYTES = 16 << 20 };
@@ -65,6 +66,27 @@ static json_t *plan_pack(const struct node_plan *plan)
                      spent_pack(&plan->spent), "trace", c->trace, "trace_bytes", (json_int_t)c->trace_bytes);
 }
 
+static json_t *kv_pack(const struct node_plan *plan)
+{
+    const struct br_worker_config *c = &plan->config;
+    return json_pack("{s:b, s:s*, s:I, s:I}", "prefix_cache", c->prefix_cache, "disk", c->kv_disk, "disk_bytes",
+                     (json_int_t)node_kv_file_bytes(c), "disk_offset",
+                     (json_int_t)node_kv_file_offset(c, plan->device));
+}
+
+static int kv_unpack(json_t *json, struct node_plan *p, struct br_err *err)
+{
+    json_int_t disk_bytes, disk_offset;
+    int prefix_cache;
+    if (json_unpack(json, "{s:{s:b, s?s, s:I, s:I}}", "kv", "prefix_cache", &prefix_cache, "disk", &p->config.kv_disk,
+                    "disk_bytes", &disk_bytes, "disk_offset", &disk_offset))
+        return br_err_set(err, BR_ECORRUPT, "what the supervisor's plan says of KV is damaged");
+    p->config.prefix_cache = prefix_cache;
+    p->kv_disk_bytes = (uint64_t)disk_bytes;
+    p->kv_disk_offset = (uint64_t)disk_offset;
+    return 0;
+}
+
 static int write_all(int fd, const char *text, size_t len)
 {
     while (len) {
@@ -82,7 +104,7 @@ static int write_all(int fd, const char *text, size_t len)
 int node_plan_write(const struct node_plan *plan, int *fd, struct br_err *err)
 {
     json_t *json = plan_pack(plan);
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    char *text = json && json_object_set_new(json, "kv", kv_pack(plan)) == 0 ? json_dumps(json, JSON_COMPACT) : NULL;
     int rc = 0;
     json_decref(json);
     if (!text)
@@ -170,6 +192,8 @@ static int plan_unpack(json_t *json, struct node_plan *p, struct br_err *err)
         return br_err_set(err, BR_ECORRUPT, "the supervisor's plan is damaged: %s", why.text);
     plan_take(p, &v);
     spent_unpack(spent, &p->spent);
+    if (kv_unpack(json, p, err))
+        return err->code;
     return models_unpack(models, p, err);
 }
 

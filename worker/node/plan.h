@@ -13,12 +13,13 @@ struct node_image {
 
 struct node_plan {
     struct br_worker_config config;
-    struct node_image *images;       /* [config.n_models] */
-    struct br_model_entry *outlines; /* [config.n_models], of a plan that was read: what its models point to */
-    uint32_t device;                 /* index of this device process */
-    int64_t parent;                  /* the supervisor's process id */
-    struct br_transfers spent;       /* by the supervisor, before it started this device: told as the device's own */
-    void *json;                      /* what strings of a plan that was read belong to */
+    struct node_image *images;              /* [config.n_models] */
+    struct br_model_entry *outlines;        /* [config.n_models], of a plan that was read: what its models point to */
+    uint32_t device;                        /* index of this device process */
+    uint64_t kv_disk_bytes, kv_disk_offset; /* of a plan that was read: this device's part of config.kv_disk */
+    int64_t parent;                         /* the supervisor's process id */
+    struct br_transfers spent; /* by the supervisor, before it started this device: told as the device's own */
+    void *json;                /* what strings of a plan that was read belong to */
 };
 
 /* A memory file with the plan, to be inherited; the caller closes it. */

@@ -11,6 +11,7 @@ enum { BUCKETS = 4096 };
 
 struct result {
     uint64_t seq, fence;
+    uint32_t cached;
     uint32_t first, n, cap; /* tokens [first, first + n) are here */
     struct br_token *tokens;
     double queued_s;
@@ -186,6 +187,7 @@ void results_push(struct results *r, const struct br_turn_output *out)
     if (x && x->end == BR_END_NONE && out->first == x->first + x->n) {
         if (out->queued_s > 0)
             x->queued_s = out->queued_s;
+        x->cached = out->cached;
         if (out->n)
             tokens_add(x, out->tokens, out->n);
         result_mark(r, x);
@@ -263,6 +265,7 @@ static struct result_chunk chunk_of(const struct result *x)
     struct result_chunk c = {.seq = x->seq, .fence = x->fence, .first = x->sent, .n = x->first + x->n - x->sent};
     c.tokens = x->tokens + (x->sent - x->first);
     c.queued_s = x->sent == x->first ? x->queued_s : 0;
+    c.cached = x->cached;
     if (c.n > RESULTS_CHUNK)
         c.n = RESULTS_CHUNK;
     if (c.first + c.n == x->first + x->n) {

@@ -12,7 +12,7 @@ struct results;
 
 struct result_chunk {
     uint64_t seq, fence;
-    uint32_t first, n;
+    uint32_t first, n, cached;
     const struct br_token *tokens;
     enum br_end end;
     const char *error;

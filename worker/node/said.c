@@ -37,6 +37,8 @@ void said_report(const struct br_turn_stats *s, Briareus__StepReport *out)
     out->stalled_s = s->stalled_s;
     out->wall_s = s->wall_s;
     out->link_bytes_per_s = s->link_bytes_per_s;
+    out->prompt_tokens = s->prompt_tokens;
+    out->cached_tokens = s->cached_tokens;
 }
 
 void said_turn_transfers(const struct br_turn_stats *s, struct br_transfers *sum)

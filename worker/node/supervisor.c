@@ -13,6 +13,7 @@
 #include "scheduler/core/policies/policy.h"
 #include "scheduler/core/policy.h"
 #include "worker/node/cache.h"
+#include "worker/node/kv_file.h"
 #include "worker/node/limits.h"
 #include "worker/node/outline.h"
 
@@ -207,6 +208,7 @@ void br_worker_config_init(struct br_worker_config *config)
         .device_kind = "cpu",
         .devices = 1,
         .host_kv_bytes = 1ull << 30,
+        .prefix_cache = true,
         .verify_after_s = 60,
         .threads = 1,
         .tensor_parallel = 1,
@@ -241,7 +243,7 @@ int br_worker_config_check(const struct br_worker_config *c, struct br_err *err)
         return br_err_set(err, BR_EINVAL, "policy: '%s' is not known; there are: %s, %s", c->policy, policies, others);
     if (c->devices == 0 || c->devices > 64)
         return br_err_set(err, BR_EINVAL, "%u devices: 1..64", c->devices);
-    if (node_limits_check(c, node_memory_bytes(), err))
+    if (node_limits_check(c, node_memory_bytes(), err) || node_kv_file_check(c, err))
         return err->code;
     if (c->n_models == 0)
         return br_err_set(err, BR_EINVAL, "no models to serve");
@@ -303,6 +305,7 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
 {
     struct supervisor s = {.plan = {.config = *config, .parent = getpid()}};
     struct node_cache cache;
+    struct node_kv_file kv_file;
     uint64_t bytes;
     uint32_t n;
     int rc = br_worker_config_check(config, err);
@@ -318,9 +321,10 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
     if (rc == 0 && n == 0)
         rc = br_err_set(err, BR_EINVAL, "none of %u models can be served; the first: %s: %s", config->n_models,
                         config->models[0].name, s.plan.images[0].error);
-    else if (rc == 0) {
+    else if (rc == 0 && (rc = node_kv_file_open(&kv_file, config, err)) == 0) {
         memory_choose(&s.plan.config, bytes);
         rc = supervisor_run(&s, err);
+        node_kv_file_close(&kv_file);
     }
     images_free(s.plan.images, config->n_models);
     node_cache_close(&cache, config->keep_cache);

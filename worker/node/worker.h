@@ -34,6 +34,9 @@ struct br_worker_config {
                                0.9  of the GPUs' less 1 GB each */
     uint64_t kv_bytes;      /* of these, for KV at most, under quota-rr; 0: whatever weights leave */
     uint64_t host_kv_bytes; /* host memory for KV, for each device; sim: a size, no memory */
+    const char *kv_disk;    /* file for KV that host memory has no room for, of all devices; NULL: none */
+    uint64_t kv_disk_bytes; /* of it at most */
+    bool prefix_cache;      /* KV of a prompt's beginning that is known is shared, not computed again */
     uint64_t link_bytes_per_s; /* host<->device; 0: as fast as it goes; sim: as the catalogue says */
     uint32_t tensor_parallel;  /* sim: GPUs that a device stands for: 1, 2, 4, 8 */
     double speed;              /* sim: everything takes 1/speed of its time */

@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "worker/turn/internal.h"
 
+enum { INDEX_MOST = 1 << 18 };
+
 void br_turn_config_init(struct br_turn_config *config)
 {
     *config = (struct br_turn_config){
@@ -19,6 +21,7 @@ void br_turn_config_init(struct br_turn_config *config)
         .max_context = 32768,
         .policy = "slack",
         .quota_max_s = 4,
+        .prefix_cache = true,
     };
 }
 
@@ -59,16 +62,27 @@ static int device_start(struct br_turn *t, struct br_err *err)
     return rc;
 }
 
+/* Of the index of prefixes: every block there can be, but for very many small ones. */
+static uint32_t index_size(const struct br_turn *t)
+{
+    uint64_t bytes = t->config.device.memory_bytes + t->config.host_kv_bytes + t->config.kv_disk_bytes,
+             block = turn_smallest_block(t);
+    uint64_t blocks = block ? bytes / block : 0;
+    return (uint32_t)(blocks < INDEX_MOST ? blocks : INDEX_MOST);
+}
+
 static int kv_start(struct br_turn *t, struct br_err *err)
 {
     struct br_kv_config c = {.device_bytes = t->config.device.memory_bytes,
                              .host_bytes = t->config.host_kv_bytes,
+                             .disk_bytes = t->config.kv_disk_bytes,
                              .max_shapes = t->n_models ? t->n_models : 1,
                              .max_seqs = t->config.max_seqs + TURN_MAX_SWAPS,
                              .max_blocks_per_seq = t->config.max_context / BR_KV_TOKENS + 1,
                              .max_moves = TURN_MAX_MOVES,
                              .min_block_bytes = turn_smallest_block(t)};
     int rc;
+    c.max_cached = t->config.prefix_cache ? index_size(t) : 0;
     c.slab_bytes = t->config.slab_bytes = turn_slab_choose(t);
     if (c.min_block_bytes > c.slab_bytes)
         c.min_block_bytes = 0; /* such a model is refused by br_kv_shape_add, with the numbers */
@@ -81,6 +95,8 @@ static int kv_start(struct br_turn *t, struct br_err *err)
         }
     }
     rc = br_kv_create(&c, &t->kv, err);
+    if (rc == 0)
+        rc = turn_disk_open(t, c.min_block_bytes > BR_KV_TOKENS ? c.min_block_bytes : BR_KV_TOKENS, err);
     if (rc)
         return rc;
     t->kv_end = br_kv_device_end(t->kv);
@@ -219,6 +235,7 @@ static void seqs_release(struct br_turn *t)
             br_end_watch_destroy(s->watch);
         br_seq_spec_free(&s->spec);
         free(s->ids);
+        free(s->keys);
         free(s->blocks);
     }
     free(t->seqs);
@@ -251,6 +268,7 @@ void turn_release(struct br_turn *t)
         br_engine_destroy(t->engine);
     if (t->core)
         br_dev_destroy(t->core);
+    kv_disk_close(t->disk); /* it borrows from the books, and reads and writes host_kv */
     if (t->kv)
         br_kv_destroy(t->kv);
     if (t->dev)

@@ -69,6 +69,8 @@ void br_extents_take(struct br_extents *x, uint64_t at, uint64_t bytes, uint32_t
     x->list[i] = (struct br_extent){at, bytes, slot, unit};
     x->n++;
     x->used += bytes;
+    if (x->high < at + bytes)
+        x->high = at + bytes;
 }
 
 void br_extents_give(struct br_extents *x, uint64_t at)

@@ -15,6 +15,7 @@ struct br_extent {
 struct br_extents {
     uint64_t bytes, used;
     uint32_t n, cap;
+    uint64_t high;          /* the furthest that any was taken to; the owner sets it back */
     struct br_extent *list; /* owned, in order of at */
 };
 

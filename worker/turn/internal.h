@@ -7,11 +7,12 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
-#include "kvcache/kvcache.h"
+#include "kvcache/prefix.h"
 #include "scheduler/core/device.h"
 #include "worker/engine/engine.h"
 #include "worker/sampler/sampler.h"
 #include "worker/turn/inbox.h"
+#include "worker/turn/kv_disk.h"
 #include "worker/turn/residency.h"
 #include "worker/turn/turn.h"
 
@@ -20,6 +21,7 @@ enum {
     TURN_ROW_BUCKETS = 20, /* step times are kept by log2 of a step's rows */
     TURN_MAX_LOADS = 64,   /* asked for and not there yet */
     TURN_MAX_FRUITLESS = 11,
+    TURN_MAX_DISK_MOVES = 16,
     TURN_LEAST_TOKENS = 300, /* of KV beside a model's weights: what the policies keep free for growth */
     TURN_MAX_ORDERS = 64,    /* about models, not carried out yet */
     TURN_MAX_MOVES = 256,    /* KV blocks moved within the device at a time */
@@ -39,6 +41,7 @@ struct turn_model {
     struct br_engine_model *engine; /* owned; NULL: not served */
     struct br_sampler *sampler;     /* owned by the first model with this vocabulary */
     uint32_t kv_shape, max_positions;
+    uint64_t number;                 /* of this model as it was added: no other one has had it */
     uint64_t kv_blocks_most;         /* of one sequence alone on the device */
     double step_s[TURN_ROW_BUCKETS]; /* with all weights there; 0: not seen yet */
     double compute_s;
@@ -55,6 +58,11 @@ struct turn_seq {
     uint32_t n_given;    /* output tokens that came with it */
     br_devptr *blocks;   /* owned: block table; the first n_blocks are right */
     uint32_t n_blocks;
+    struct br_kv_key *keys;            /* owned: of its first n_keys full blocks */
+    uint32_t n_keys, n_known;          /* n_known: blocks that others can share */
+    uint32_t n_cached;                 /* tokens that it had not to compute when it began */
+    uint64_t out_stamp;                /* the later its KV came to the host, the larger */
+    bool began;                        /* a step of it has run */
     struct br_end_watch *watch;        /* owned */
     int64_t arrival_ns, first_step_ns; /* first_step: 0: none yet */
     bool paused;
@@ -75,7 +83,19 @@ struct turn_swap {
     uint64_t bytes;
     int64_t from_ns;
     uint32_t slot;
+    uint64_t room; /* bytes that it frees on the device at most */
     bool out;
+    bool found; /* what comes in is a prefix that was found on the host */
+};
+
+/* KV of a sequence on its way to or from the disk. */
+struct turn_disk_move {
+    bool on;
+    int32_t ticket;
+    uint64_t seq;
+    uint32_t index;
+    uint64_t room; /* bytes that it frees on the host at most */
+    struct kv_disk_job job;
 };
 
 /* A BR_DO_LOAD with bytes: held until there is room, then on its way. The first of the list is the oldest. */
@@ -134,12 +154,19 @@ struct br_turn {
     double link_bytes_per_s; /* configured or measured */
     struct turn_model *models;
     uint32_t n_models;
+    uint64_t n_numbers;    /* given to models so far */
     struct turn_seq *seqs; /* [max_seqs]; index = the core's */
     uint64_t *seq_ids;     /* [max_seqs], for searching */
     uint32_t n_seqs;
 
     struct turn_swap swaps[TURN_MAX_SWAPS]; /* the first n_swaps are under way */
     uint32_t n_swaps, n_swaps_in;
+
+    struct kv_disk *disk; /* NULL: there is none */
+    struct turn_disk_move disk_moves[TURN_MAX_DISK_MOVES];
+    uint32_t n_disk_moves, n_disk_writes;
+    int64_t disk_retry_ns; /* nothing is written before */
+    uint64_t out_stamps;
 
     struct br_event *moved; /* KV blocks moved within the device */
     bool moving;
@@ -202,6 +229,7 @@ void turn_profile(struct br_turn *t);
 void turn_tell(struct br_turn *t, const struct br_dev_event *event);
 /* Wakes the turn thread when the stream has come this far. */
 void turn_notify(struct br_turn *t, struct br_stream *stream);
+void turn_wake(void *turn); /* from any thread */
 
 /* actions.c: a decision and what it asks for. */
 void turn_boundary(struct br_turn *t);
@@ -242,9 +270,13 @@ void turn_swap_in(struct br_turn *t, uint32_t index); /* starts it, or what has 
 void turn_swaps_go(struct br_turn *t);                /* those that waited for room */
 void turn_kv_drop(struct br_turn *t, uint32_t index);
 void turn_kv_forget(struct br_turn *t, uint32_t index); /* the sequence ends */
+void turn_kv_lost(struct br_turn *t, uint32_t index);   /* what it has is damaged: it is computed again */
+uint64_t turn_kv_bytes(const struct br_turn *t, uint32_t index);
 /* Takes room from other sequences for `blocks` more blocks of one; keep is never taken. */
 enum kv_room turn_kv_room(struct br_turn *t, uint32_t index, uint32_t keep, uint64_t blocks);
 void turn_poll_swaps(struct br_turn *t);
+/* The books have a sequence's prefix come in from the host. */
+void turn_swap_fetch(struct br_turn *t, uint32_t index, const struct br_kv_swap *swap);
 /* Another sequence's KV, by the core's choice, goes to the host or is dropped; keep's is never taken. */
 enum kv_room turn_kv_victim(struct br_turn *t, uint32_t slot, int32_t index, uint32_t keep);
 /* Device addresses of the sequence's blocks. */
@@ -268,6 +300,29 @@ bool turn_room_merge(struct br_turn *t);
 /* Makes room for them at the cost of others' weights, at once. */
 bool turn_room_kv_for_weights(struct br_turn *t, uint32_t slot, uint64_t blocks);
 void turn_room_poll(struct br_turn *t); /* moves within the device that are done */
+
+/* Enqueues the copies of the books on the stream of the steps; false: there are none. None may be under way. */
+bool turn_room_copy(struct br_turn *t, const struct br_kv_moves *moves);
+
+/* disk_moves.c */
+int turn_disk_open(struct br_turn *t, uint64_t least_block, struct br_err *err);
+/* Has KV on the host go to disk until there will be so many bytes more; true: some is on its way. */
+bool turn_disk_room(struct br_turn *t, uint64_t bytes);
+/* The same, before the host is full. */
+void turn_disk_ahead(struct br_turn *t);
+/* KV that is on disk starts for the host or, with victims, what has to make way for it does; REFUSED: it cannot come.
+ */
+enum kv_room turn_disk_fetch(struct br_turn *t, uint32_t index, bool victims);
+void turn_disk_poll(struct br_turn *t);
+
+/* prefix.c */
+/* Before its first rows: takes over what is known of its prompt and lies on the device. */
+void turn_prefix_adopt(struct br_turn *t, uint32_t index);
+/* Has what is known of its prompt come in from the host, if there is more of it there and room is free. */
+void turn_prefix_fetch(struct br_turn *t, uint32_t index);
+void turn_prefix_fetched(struct br_turn *t, uint32_t index);
+/* After a step of it: its full blocks can be shared. */
+void turn_prefix_publish(struct br_turn *t, uint32_t index);
 
 /* step.c */
 bool turn_step_start(struct br_turn *t, uint32_t slot, const struct br_dev_item *items, uint32_t n);

@@ -29,6 +29,12 @@ void turn_kv_where(struct br_turn *t, uint32_t index)
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_KV, .slot = t->seqs[index].slot, .seq = index, .kv = kv});
 }
 
+uint64_t turn_kv_bytes(const struct br_turn *t, uint32_t index)
+{
+    const struct turn_seq *s = &t->seqs[index];
+    return br_kv_blocks(t->kv, s->kv) * t->models[s->slot].info.kv_block_bytes;
+}
+
 static void swap_copies(struct br_turn *t, const struct br_kv_swap *swap, struct turn_swap *w)
 {
     struct br_stream *stream = w->out ? t->kv_out : t->kv_in;
@@ -56,6 +62,8 @@ static void swap_start(struct br_turn *t, uint32_t index, const struct br_kv_swa
     w->index = index;
     w->slot = t->seqs[index].slot;
     w->from_ns = br_now_ns();
+    w->room = out ? turn_kv_bytes(t, index) : 0;
+    w->found = false;
     swap_copies(t, swap, w);
     t->seqs[index].n_blocks = 0;
     t->n_swaps_in += !out;
@@ -103,7 +111,7 @@ void turn_swap_out(struct br_turn *t, uint32_t index)
         return;
     if (!there || !t->plans_memory)
         turn_kv_where(t, index); /* it stays */
-    else if (t->n_swaps == TURN_MAX_SWAPS || t->moving)
+    else if (t->n_swaps == TURN_MAX_SWAPS || t->moving || turn_disk_room(t, turn_kv_bytes(t, index)))
         swap_hold(t, index, true);
     else
         turn_kv_drop(t, index);
@@ -127,17 +135,33 @@ static enum kv_room swap_in_room(struct br_turn *t, uint32_t index)
     return KV_ROOM_MADE;
 }
 
+/* KV that is on disk, or on its way there, comes to the host first. */
+static bool from_disk(struct br_turn *t, uint32_t index)
+{
+    enum br_kv_where where = br_kv_where(t->kv, t->seqs[index].kv);
+    if (where != BR_KV_DISK && where != BR_KV_GOING_TO_DISK && where != BR_KV_COMING_FROM_DISK)
+        return false;
+    if (where == BR_KV_DISK && turn_disk_fetch(t, index, true) == KV_ROOM_REFUSED)
+        turn_kv_drop(t, index);
+    else
+        swap_hold(t, index, false);
+    return true;
+}
+
 /* A policy that plans memory has seen to the room, which is free once what goes out is gone; others ask again. */
 void turn_swap_in(struct br_turn *t, uint32_t index)
 {
     struct br_kv_swap swap;
     struct br_err err;
     enum kv_room room;
+    bool waited = t->seqs[index].wants_in; /* to the core it moves */
     if (!t->seqs[index].id)
         return;
     wants(t, index, false, false);
+    if (from_disk(t, index))
+        return;
     if (!swap_in_possible(t, index)) {
-        if (t->plans_memory)
+        if (t->plans_memory || waited)
             turn_kv_where(t, index);
         return;
     }
@@ -147,7 +171,7 @@ void turn_swap_in(struct br_turn *t, uint32_t index)
         swap_start(t, index, &swap, false);
     else if (t->plans_memory && room == KV_ROOM_COMING)
         swap_hold(t, index, false);
-    else if (t->plans_memory)
+    else if (t->plans_memory || waited)
         turn_kv_where(t, index); /* it stays */
 }
 
@@ -166,6 +190,8 @@ void turn_swap_in_ahead(struct br_turn *t, uint32_t index)
     const struct turn_seq *s = &t->seqs[index];
     struct br_kv_swap swap;
     struct br_err err;
+    if (s->id && br_kv_where(t->kv, s->kv) == BR_KV_DISK)
+        turn_disk_fetch(t, index, false);
     if (!s->id || !swap_in_possible(t, index))
         return;
     turn_room_meet(t);
@@ -177,21 +203,33 @@ void turn_swap_in_ahead(struct br_turn *t, uint32_t index)
     }
 }
 
+static void kv_gone(struct br_turn *t, uint32_t index)
+{
+    struct turn_seq *s = &t->seqs[index];
+    wants(t, index, false, false);
+    s->n_blocks = s->n_kv = s->n_known = 0;
+    t->stats.drops++;
+    turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_RESET, .slot = s->slot, .seq = index, .tokens = s->n_ids});
+    turn_kv_where(t, index);
+}
+
 void turn_kv_drop(struct br_turn *t, uint32_t index)
 {
     struct turn_seq *s = &t->seqs[index];
     enum br_kv_where where = br_kv_where(t->kv, s->kv);
     assert(!s->in_step);
-    if (where != BR_KV_DEVICE && where != BR_KV_HOST) {
+    if (where != BR_KV_DEVICE && where != BR_KV_HOST && where != BR_KV_DISK) {
         turn_kv_where(t, index);
         return;
     }
-    wants(t, index, false, false);
     br_kv_drop(t->kv, s->kv);
-    s->n_blocks = s->n_kv = 0;
-    t->stats.drops++;
-    turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_RESET, .slot = s->slot, .seq = index, .tokens = s->n_ids});
-    turn_kv_where(t, index);
+    kv_gone(t, index);
+}
+
+void turn_kv_lost(struct br_turn *t, uint32_t index)
+{
+    br_kv_forget(t->kv, t->seqs[index].kv);
+    kv_gone(t, index);
 }
 
 void turn_kv_forget(struct br_turn *t, uint32_t index)
@@ -205,7 +243,7 @@ static uint64_t bytes_going_out(const struct br_turn *t)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < t->n_swaps; i++)
-        bytes += t->swaps[i].out ? t->swaps[i].bytes : 0;
+        bytes += t->swaps[i].room;
     return bytes;
 }
 
@@ -251,7 +289,7 @@ enum kv_room turn_kv_victim(struct br_turn *t, uint32_t slot, int32_t index, uin
         return t->n_swaps > t->n_swaps_in ? KV_ROOM_COMING : KV_ROOM_REFUSED;
     if (swap_out_start(t, (uint32_t)victim))
         return KV_ROOM_COMING;
-    if (t->n_swaps == TURN_MAX_SWAPS || t->moving)
+    if (t->n_swaps == TURN_MAX_SWAPS || t->moving || turn_disk_room(t, turn_kv_bytes(t, (uint32_t)victim)))
         return KV_ROOM_COMING;
     turn_kv_drop(t, (uint32_t)victim);
     return KV_ROOM_MADE;
@@ -284,6 +322,20 @@ enum kv_room turn_kv_room(struct br_turn *t, uint32_t index, uint32_t keep, uint
     return room_of_victims(t, index, keep, bytes);
 }
 
+void turn_swap_fetch(struct br_turn *t, uint32_t index, const struct br_kv_swap *swap)
+{
+    swap_start(t, index, swap, false);
+    t->swaps[t->n_swaps - 1].found = true;
+    t->stats.prefixes_in++;
+}
+
+static void swap_tell(struct br_turn *t, const struct turn_swap *w)
+{
+    turn_kv_where(t, w->index);
+    if (w->found)
+        turn_prefix_fetched(t, w->index);
+}
+
 static void swap_finish(struct br_turn *t, uint32_t i)
 {
     struct turn_swap w = t->swaps[i];
@@ -295,8 +347,12 @@ static void swap_finish(struct br_turn *t, uint32_t i)
     turn_trace_swap(t, &w);
     turn_moments_swap(t, &w);
     t->changed = true;
-    if (t->seqs[w.index].id == w.seq)
-        turn_kv_where(t, w.index);
+    if (t->seqs[w.index].id == w.seq) {
+        t->seqs[w.index].out_stamp = ++t->out_stamps;
+        swap_tell(t, &w);
+    }
+    if (w.out)
+        turn_disk_ahead(t);
 }
 
 void turn_poll_swaps(struct br_turn *t)

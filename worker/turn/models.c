@@ -153,6 +153,7 @@ static int model_add(struct br_turn *t, uint32_t slot, struct br_err *err)
         return rc;
     }
     m->engine = engine;
+    m->number = ++t->n_numbers;
     if (m->info.vocab > t->vocab_max)
         t->vocab_max = m->info.vocab;
     return 0;

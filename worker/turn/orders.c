@@ -105,6 +105,7 @@ static int unload_go(struct br_turn *t, const struct br_turn_order *o, uint64_t 
         return NOT_YET;
     *device = br_residency_vacate(t->residency, o->model);
     t->changed |= *device > 0;
+    t->models[o->model].number = ++t->n_numbers; /* its folder may have changed when it comes again */
     return host_go(t, o, host, err);
 }
 

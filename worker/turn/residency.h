@@ -62,8 +62,9 @@ bool br_residency_poll(struct br_residency *r);
 
 /* Where the arena ends now: not in front of br_residency_top, nor behind config.bytes. */
 void br_residency_end(struct br_residency *r, uint64_t end);
-/* Nothing lies from here on. */
+/* Nothing lies from here on; nothing has been written from there on since br_residency_end. */
 uint64_t br_residency_top(const struct br_residency *r);
+uint64_t br_residency_high(const struct br_residency *r);
 /* Moves extents so that nothing lies from `end` on; false: they cannot be, now. */
 bool br_residency_lower(struct br_residency *r, uint64_t end);
 /* What whoever writes at `at` or behind has to wait for: a copy to or from an extent that has been given back; NULL:

@@ -152,6 +152,12 @@ void br_residency_end(struct br_residency *r, uint64_t end)
         end = r->config.bytes;
     r->extents.bytes = end & ~63ull;
     assert(br_residency_top(r) <= r->extents.bytes);
+    r->extents.high = br_residency_top(r);
+}
+
+uint64_t br_residency_high(const struct br_residency *r)
+{
+    return r->extents.high;
 }
 
 /* The last extents, as few as possible, that slide down far enough. */

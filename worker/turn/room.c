@@ -5,13 +5,21 @@
 
 #include "worker/turn/internal.h"
 
-void turn_room_meet(struct br_turn *t)
+static void kv_limit(struct br_turn *t, uint64_t weights)
 {
-    uint64_t most = t->kv_end - br_residency_top(t->residency);
+    uint64_t most = t->kv_end - weights;
     struct br_err err;
-    br_residency_end(t->residency, t->kv_end - br_kv_device_used_bytes(t->kv));
     if (br_kv_device_limit(t->kv, most < t->kv_most ? most : t->kv_most, &err))
         assert(!"KV and weights overlap");
+}
+
+/* Weights may lie where KV is only cached. What they have been written over is not known any more, even if they have
+ * been moved away from there again. */
+void turn_room_meet(struct br_turn *t)
+{
+    kv_limit(t, br_residency_high(t->residency));
+    br_residency_end(t->residency, t->kv_end - br_kv_device_floor_bytes(t->kv));
+    kv_limit(t, br_residency_top(t->residency));
 }
 
 void turn_room_settle(struct br_turn *t, struct br_stream *stream)
@@ -23,7 +31,7 @@ void turn_room_settle(struct br_turn *t, struct br_stream *stream)
 
 /* The copies go behind the running step and in front of the next one, which reads the blocks where they will be: so
  * none of them needs to be pinned. */
-static bool moves_start(struct br_turn *t, const struct br_kv_moves *moves)
+bool turn_room_copy(struct br_turn *t, const struct br_kv_moves *moves)
 {
     if (moves->ticket == BR_KV_NONE)
         return false;
@@ -45,14 +53,18 @@ static bool moves_start(struct br_turn *t, const struct br_kv_moves *moves)
     return true;
 }
 
-/* KV leaves the slabs nearest to the weights; true: room is coming. */
+/* KV leaves the slabs nearest to the weights; true: room is coming. What is only cached is moved along where that costs
+ * no one anything, and goes where it is in the way. */
 static bool compact(struct br_turn *t)
 {
     struct br_kv_moves moves;
     if (t->moving)
         return true;
+    turn_room_meet(t); /* what has given its place to weights is not moved */
     br_kv_compact(t->kv, TURN_MAX_MOVES, &moves);
-    return moves_start(t, &moves);
+    if (moves.ticket == BR_KV_NONE && br_kv_evict_device(t->kv))
+        br_kv_compact(t->kv, TURN_MAX_MOVES, &moves);
+    return turn_room_copy(t, &moves);
 }
 
 void turn_room_poll(struct br_turn *t)
@@ -131,7 +143,7 @@ bool turn_room_merge(struct br_turn *t)
     if (t->moving)
         return true;
     br_kv_merge(t->kv, TURN_MAX_MOVES, &moves);
-    return moves_start(t, &moves);
+    return turn_room_copy(t, &moves);
 }
 
 bool turn_room_kv_for_weights(struct br_turn *t, uint32_t slot, uint64_t blocks)

@@ -21,6 +21,7 @@ void turn_emit(struct br_turn *t, const struct turn_seq *s, const struct br_toke
 {
     struct br_turn_output out = {
         .seq = s->id, .fence = s->fence, .n = token ? 1 : 0, .tokens = token, .end = end, .error = error};
+    out.cached = s->n_cached < s->spec.n_prompt ? s->n_cached : s->spec.n_prompt;
     out.first = s->n_ids - s->spec.n_prompt - out.n;
     if (out.n && out.first == s->n_given && s->first_step_ns > s->arrival_ns)
         out.queued_s = (double)(s->first_step_ns - s->arrival_ns) / 1e9;
@@ -35,6 +36,7 @@ static void seq_release(struct br_turn *t, struct turn_seq *s)
         br_end_watch_destroy(s->watch);
     br_seq_spec_free(&s->spec);
     free(s->ids);
+    free(s->keys);
     free(s->blocks);
     if (s->id && t->seq_ids[s - t->seqs] == s->id) {
         t->seq_ids[s - t->seqs] = 0;
@@ -196,7 +198,9 @@ static void seq_start(struct br_turn *t, struct inbox_command *c, uint32_t slot,
         seq_release(t, s);
         return;
     }
+    t->stats.prompt_tokens += s->n_ids;
     seq_tell(t, (uint32_t)index);
+    turn_prefix_fetch(t, (uint32_t)index);
 }
 
 void turn_seq_add(struct br_turn *t, struct inbox_command *c)

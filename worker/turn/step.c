@@ -30,9 +30,13 @@ static void item_pick(struct br_turn *t, const struct br_dev_item *item, uint32_
 {
     struct turn_step *step = &t->step;
     struct turn_seq *s = &t->seqs[item->seq];
-    uint32_t rows = s->n_ids - s->n_kv;
+    uint32_t rows;
+    if (!s->id || s->slot != step->slot || item->tokens == 0 || s->in_step || step->n == t->config.max_batch)
+        return;
+    turn_prefix_adopt(t, item->seq);
+    rows = s->n_ids - s->n_kv;
     rows = item->tokens < rows ? item->tokens : rows;
-    if (!s->id || s->slot != step->slot || rows == 0 || s->in_step || step->n == t->config.max_batch)
+    if (rows == 0)
         return;
     if (!kv_extend(t, item->seq, keep, s->n_kv + rows))
         return;
@@ -154,6 +158,7 @@ static void item_stepped(struct br_turn *t, uint32_t index, const struct br_step
 
 static void item_finish(struct br_turn *t, uint32_t index, const struct br_step_item *item)
 {
+    turn_prefix_publish(t, index);
     if (t->seqs[index].cancelled)
         turn_seq_end(t, index, NULL, BR_END_CANCELLED, NULL);
     else if (item->want_logits)

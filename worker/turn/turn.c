@@ -16,15 +16,15 @@ void turn_tell(struct br_turn *t, const struct br_dev_event *event)
     t->changed = true;
 }
 
-static void wake(void *ctx)
+void turn_wake(void *turn)
 {
-    inbox_poke(&((struct br_turn *)ctx)->inbox);
+    inbox_poke(&((struct br_turn *)turn)->inbox);
 }
 
 void turn_notify(struct br_turn *t, struct br_stream *stream)
 {
     if (t->dev->ops->stream_notify)
-        t->dev->ops->stream_notify(stream, wake, t);
+        t->dev->ops->stream_notify(stream, turn_wake, t);
 }
 
 static void command_cancel(struct br_turn *t, const struct inbox_command *c)
@@ -104,6 +104,7 @@ static void take_commands(struct br_turn *t)
 static void take_events(struct br_turn *t)
 {
     turn_poll_swaps(t);
+    turn_disk_poll(t);
     turn_room_poll(t);
     turn_loads_poll(t);
     if (t->step.on && t->dev->ops->event_done(t->step_done))

@@ -28,7 +28,10 @@ struct br_turn_config {
     const char *policy;       /* "slack", "quota-rr" */
     double quota_max_s;       /* of quota-rr */
     double hysteresis;        /* of slack; 0: its default */
-    uint64_t chunk_bytes;     /* of a load, of slack; 0: what the link carries in 20 ms */
+    const char *kv_disk_path; /* a file that KV goes to which the host has no room for; */
+    uint64_t kv_disk_bytes, kv_disk_offset; /* this device's part of it; 0 bytes: none */
+    bool prefix_cache;                      /* what is known of a prompt's beginning is not computed again */
+    uint64_t chunk_bytes;                   /* of a load, of slack; 0: what the link carries in 20 ms */
     /* Tests and kinds of devices: makes the device; NULL: the CPU. */
     int (*device_create)(const struct br_device_config *config, struct br_device **out, struct br_err *err);
     struct br_trace *trace; /* borrowed: what the device does, as group trace_group of it; NULL: nobody looks */
@@ -64,6 +67,7 @@ struct br_turn_model_info {
 struct br_turn_output {
     uint64_t seq, fence;
     uint32_t first, n;
+    uint32_t cached;               /* tokens of its prompt that were known here when it began */
     const struct br_token *tokens; /* valid during the call */
     enum br_end end;
     const char *error; /* with BR_END_FAILED */
@@ -164,6 +168,10 @@ struct br_turn_stats {
     uint64_t swaps_out, swaps_in, swaps_ahead, drops; /* of sequences' KV: ahead of their turn; recomputed */
     uint32_t compactions, slides; /* of weights, moved within the device: out of a window; to close gaps */
     uint32_t shortages;           /* how often what the policy had planned found no room, and victims were asked for */
+    uint64_t kv_disk_out_bytes, kv_disk_in_bytes;
+    uint64_t kv_disk_failures, kv_disk_damaged; /* moves; of them for a wrong checksum */
+    uint64_t prefixes_in;                       /* that were found on the host and came in */
+    uint64_t prompt_tokens, cached_tokens;      /* to prefill, of all sequences; of which a known prefix had */
     double compute_s, stalled_s, wall_s;
     double stalled_weights_s, stalled_compaction_s, stalled_kv_s, stalled_room_s, stalled_other_s;
     double load_s, kv_in_s, kv_out_s; /* while at least one was under way; loads: of policies that plan memory */

@@ -399,6 +399,57 @@ static void disk_and_back(void **state)
     br_kv_destroy(kv);
 }
 
+/* A write to disk that fails leaves the sequence on the host; a read that fails leaves it on disk, and when its blocks
+ * there are forgotten, nobody finds them. */
+static void failed_moves_go_back(void **state)
+{
+    struct br_kv *kv = create(100);
+    uint32_t s = kv_shape(kv, BLOCK);
+    struct br_kv_swap swap;
+    struct br_kv_match match;
+    struct br_kv_stats stats;
+    struct br_err err;
+    int32_t x = kv_opened(kv, s);
+    (void)state;
+    extend(kv, x, 10);
+    br_kv_publish(kv, x, 0, text(1, 9), 9);
+    assert_int_equal(br_kv_swap_out(kv, x, &swap, &err), 0);
+    br_kv_swap_done(kv, swap.ticket);
+    br_kv_evict_device(kv);
+    assert_int_equal(br_kv_to_disk(kv, x, &swap, &err), 0);
+    br_kv_swap_failed(kv, swap.ticket);
+    check(kv);
+    assert_int_equal(br_kv_where(kv, x), BR_KV_HOST);
+    br_kv_stats(kv, &stats);
+    assert_int_equal(stats.host_bytes_owned, 1000);
+    assert_int_equal(stats.disk_slabs_free, SLABS);
+    assert_int_equal(br_kv_to_disk(kv, x, &swap, &err), 0);
+    br_kv_swap_done(kv, swap.ticket);
+    br_kv_evict_all(kv, s);
+    assert_int_equal(br_kv_from_disk(kv, x, &swap, &err), 0);
+    br_kv_swap_failed(kv, swap.ticket);
+    check(kv);
+    assert_int_equal(br_kv_where(kv, x), BR_KV_DISK);
+    br_kv_lookup(kv, s, text(1, 9), 9, &match);
+    assert_int_equal(match.anywhere, 9);
+    br_kv_forget(kv, x);
+    check(kv);
+    assert_int_equal(br_kv_where(kv, x), BR_KV_EMPTY);
+    br_kv_lookup(kv, s, text(1, 9), 9, &match);
+    assert_int_equal(match.anywhere, 0);
+    br_kv_stats(kv, &stats);
+    assert_int_equal(stats.disk_slabs_free, SLABS);
+    extend(kv, x, 3); /* one that is closed in a move that fails is gone when it has */
+    assert_int_equal(br_kv_swap_out(kv, x, &swap, &err), 0);
+    br_kv_close(kv, x);
+    br_kv_swap_failed(kv, swap.ticket);
+    check(kv);
+    br_kv_stats(kv, &stats);
+    assert_int_equal(stats.device_slabs_free, SLABS);
+    assert_int_equal(stats.host_slabs_free, SLABS);
+    br_kv_destroy(kv);
+}
+
 static void no_disk_refuses(void **state)
 {
     struct br_kv_config config = {.device_bytes = SLAB,
@@ -455,6 +506,7 @@ int main(void)
         cmocka_unit_test(limit_evicts_what_is_only_cached),
         cmocka_unit_test(full_index),
         cmocka_unit_test(disk_and_back),
+        cmocka_unit_test(failed_moves_go_back),
         cmocka_unit_test(no_disk_refuses),
         cmocka_unit_test(dump_tells),
     };

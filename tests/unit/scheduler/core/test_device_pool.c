@@ -304,6 +304,47 @@ static void sequence_too_large_for_the_device_fails(void **state)
     happen((struct br_dev_event){BR_DEV_SEQ_END, .seq = 5});
 }
 
+/* 100 tokens in chunks of 32, of which 48 turn out to be known before the first step: 52 rows are asked for. */
+static void what_is_found_is_not_asked_for(void **state)
+{
+    uint32_t rows = 0;
+    (void)state;
+    begin();
+    slot_add(0, 400, false);
+    weights(0, 400, 400);
+    seq_add(0, 0, 100);
+    happen((struct br_dev_event){BR_DEV_SEQ_FOUND, .seq = 0, .tokens = 48});
+    for (bool last = false; !last;) {
+        boundary();
+        assert_non_null(find(BR_DO_STEP));
+        rows += did.items[0].tokens;
+        last = did.items[0].last;
+        step_ran();
+    }
+    assert_int_equal(rows, 52);
+}
+
+/* They turn out to be known, all but 4, when the first step is made up, which then is the last one of the prompt. */
+static void found_while_its_step_is_made_up(void **state)
+{
+    (void)state;
+    begin();
+    slot_add(0, 400, false);
+    weights(0, 400, 400);
+    seq_add(0, 0, 100);
+    boundary();
+    assert_int_equal(did.items[0].tokens, 32);
+    assert_false(did.items[0].last);
+    happen((struct br_dev_event){BR_DEV_SEQ_FOUND, .seq = 0, .tokens = 96});
+    now_s += .01;
+    happen((struct br_dev_event){BR_DEV_SEQ_STEPPED, .seq = 0, .tokens = 4, .emitted = 1});
+    happen((struct br_dev_event){BR_DEV_STEP_DONE, .slot = 0, .step_s = .01});
+    boundary();
+    assert_int_equal(did.n_items, 1);
+    assert_int_equal(did.items[0].tokens, 1);
+    assert_true(did.items[0].last);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +359,8 @@ int main(void)
         cmocka_unit_test_teardown(victims_are_what_is_needed_latest, end),
         cmocka_unit_test_teardown(pinned_weights_are_no_victims, end),
         cmocka_unit_test_teardown(sequence_too_large_for_the_device_fails, end),
+        cmocka_unit_test_teardown(what_is_found_is_not_asked_for, end),
+        cmocka_unit_test_teardown(found_while_its_step_is_made_up, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,6 +153,7 @@ static void test_whole_completion(void **state)
     json_t *json, *want;
     (void)state;
     complete("{" ONCE "}");
+    br_gateway_cached(net->call, net->specs[0].id, 2);
     spell(0, "he \"said\"\n", 10, BR_END_LENGTH);
     json = whole();
     assert_int_equal(strncmp(json_string_value(json_object_get(json, "id")), "cmpl-", 5), 0);
@@ -162,7 +163,8 @@ static void test_whole_completion(void **state)
     want =
         json_loads("{\"object\":\"text_completion\",\"model\":\"stories260K\",\"system_fingerprint\":null,\"choices\":["
                    "{\"index\":0,\"text\":\"he \\\"said\\\"\\n\",\"logprobs\":null,\"finish_reason\":\"length\"}],"
-                   "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":10,\"total_tokens\":13}}",
+                   "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":10,\"total_tokens\":13,"
+                   "\"prompt_tokens_details\":{\"cached_tokens\":2}}}",
                    0, NULL);
     assert_true(json_equal(json, want));
     json_decref(json);
@@ -192,8 +194,10 @@ static void test_choices_of_two_prompts(void **state)
     (void)state;
     complete("{\"model\":\"stories260K\",\"prompt\":[[1,5],[1,6,7]],\"n\":2,\"echo\":true}");
     assert_int_equal(net->n_specs, 4);
-    for (uint32_t i = 4; i-- > 0;) /* the last is done first */
+    for (uint32_t i = 4; i-- > 0;) { /* the last is done first */
+        br_gateway_cached(net->call, net->specs[i].id, i == 0 || i == 2 ? i : 1);
         spell(i, &"abcd"[i], 1, BR_END_LENGTH);
+    }
     json = whole();
     choices = json_object_get(json, "choices");
     assert_int_equal(json_array_size(choices), 4);
@@ -205,6 +209,8 @@ static void test_choices_of_two_prompts(void **state)
     usage = json_object_get(json, "usage");
     assert_int_equal(json_integer_value(json_object_get(usage, "prompt_tokens")), 5); /* each prompt once */
     assert_int_equal(json_integer_value(json_object_get(usage, "completion_tokens")), 4);
+    usage = json_object_get(usage, "prompt_tokens_details"); /* of each prompt's first choice */
+    assert_int_equal(json_integer_value(json_object_get(usage, "cached_tokens")), 2);
     json_decref(json);
 }
 
@@ -288,6 +294,7 @@ static void test_include_usage(void **state)
     size_t n;
     (void)state;
     complete("{" ONCE ",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    br_gateway_cached(net->call, net->specs[0].id, 1);
     spell(0, "abc", 3, BR_END_LENGTH);
     events = stream();
     n = json_array_size(events.list);
@@ -295,7 +302,9 @@ static void test_include_usage(void **state)
         assert_true(json_is_null(json_object_get(json_array_get(events.list, i), "usage")));
     last = json_array_get(events.list, n - 1);
     assert_int_equal(json_array_size(json_object_get(last, "choices")), 0);
-    want = json_loads("{\"prompt_tokens\":3,\"completion_tokens\":3,\"total_tokens\":6}", 0, NULL);
+    want = json_loads("{\"prompt_tokens\":3,\"completion_tokens\":3,\"total_tokens\":6,"
+                      "\"prompt_tokens_details\":{\"cached_tokens\":1}}",
+                      0, NULL);
     assert_true(json_equal(json_object_get(last, "usage"), want));
     json_decref(want);
     json_decref(events.list);

@@ -33,6 +33,10 @@ static void test_round_trip(void **state)
     plan.config.speed = 12.5;
     plan.config.memory_bytes = 1ull << 40;
     plan.config.quota_max_s = 2.5;
+    plan.config.kv_disk = "/x/kv";
+    plan.config.kv_disk_bytes = 1 << 20;
+    plan.config.devices = 4;
+    plan.config.prefix_cache = false;
     plan.config.switch_every_step = true;
     plan.config.numeric = BR_NUMERIC_F32;
     plan.spent.disk_bytes = (1ull << 40) + 1;
@@ -55,6 +59,10 @@ static void test_round_trip(void **state)
     assert_int_equal(back.spent.disk_bytes, (1ull << 40) + 1);
     assert_true(back.spent.disk_s == 1.25);
     assert_int_equal(back.spent.checked_bytes, 0);
+    assert_string_equal(back.config.kv_disk, "/x/kv");
+    assert_int_equal(back.kv_disk_bytes, 1 << 18);
+    assert_int_equal(back.kv_disk_offset, 4096 + 3 * (1 << 18));
+    assert_false(back.config.prefix_cache);
     assert_int_equal(back.config.max_context, plan.config.max_context);
     assert_int_equal(back.config.tensor_parallel, 4);
     assert_true(back.config.speed == 12.5);

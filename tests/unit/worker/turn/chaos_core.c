@@ -188,6 +188,11 @@ static void seq_event(struct br_dev *dev, const struct br_dev_event *e)
         q->kv = BR_DEV_KV_ON_DEVICE;
         q->left = q->left > e->tokens ? q->left - e->tokens : 0;
         break;
+    case BR_DEV_SEQ_FOUND:
+        assert(q->used && e->tokens && e->tokens < q->left);
+        q->kv = BR_DEV_KV_ON_DEVICE;
+        q->left -= e->tokens;
+        break;
     case BR_DEV_KV:
         q->kv = e->kv;
         q->asked = false;

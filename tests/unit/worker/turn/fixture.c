@@ -217,6 +217,7 @@ static void on_output(void *ctx, const struct br_turn_output *out)
         for (uint32_t k = 0; k < out->n; k++)
             r->tokens[r->n + k] = out->tokens[k];
         r->n += out->n;
+        r->cached = out->cached;
         r->end = out->end;
         snprintf(r->error, sizeof r->error, "%s", out->error ? out->error : "");
         run->ended += out->end != BR_END_NONE;
@@ -322,19 +323,25 @@ void fx_wait_tokens(struct fx_run *run, uint32_t index, uint32_t n)
 
 void fx_alone(const struct fx_models *m, uint32_t model, uint32_t k, struct fx_result *out)
 {
+    struct br_seq_spec spec;
+    fx_spec(m, model, k, &spec);
+    fx_alone_spec(m, model, &spec, out);
+    br_seq_spec_free(&spec);
+}
+
+void fx_alone_spec(const struct fx_models *m, uint32_t model, const struct br_seq_spec *spec, struct fx_result *out)
+{
     static struct fx_run run;
     struct br_turn_config config;
-    struct br_seq_spec spec;
     struct fx_models one = {0};
     fx_config(m, &config);
     config.prefill_chunk = 256;
+    config.prefix_cache = false;
     one.model[0] = m->model[model];
     fx_start(&run, &config, &one, 1);
-    fx_spec(m, model, k, &spec);
-    fx_add(&run, &spec, NULL, 0);
+    fx_add(&run, spec, NULL, 0);
     fx_wait(&run);
     *out = run.results[0];
-    br_seq_spec_free(&spec);
     fx_stop(&run);
     if (out->end == BR_END_FAILED)
         fail_msg("seq %lu failed: %s", (unsigned long)out->seq, out->error);

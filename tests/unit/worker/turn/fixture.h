@@ -25,6 +25,7 @@ void fx_models_close(struct fx_models *m);
 /* What came out of one sequence. */
 struct fx_result {
     uint64_t seq;
+    uint32_t cached;
     uint32_t given, n; /* tokens that it started with; tokens in all, given ones left empty */
     struct br_token tokens[160];
     enum br_end end;
@@ -54,6 +55,8 @@ void fx_wait_tokens(struct fx_run *run, uint32_t index, uint32_t n);
 
 /* The reference: this sequence alone, one model, everything resident. */
 void fx_alone(const struct fx_models *m, uint32_t model, uint32_t k, struct fx_result *out);
+/* The same of any sequence of a model. */
+void fx_alone_spec(const struct fx_models *m, uint32_t model, const struct br_seq_spec *spec, struct fx_result *out);
 /* Ids, logprobs, top lists and end bit for bit, from token `from` on. */
 void fx_same(const struct fx_result *want, const struct fx_result *got, uint32_t from);
 

@@ -12,7 +12,7 @@
 #include "fixture.h"
 #include "late_device.h"
 
-enum { SEQS = 5 };
+enum { SEQS = 5, TWICE = 2 * SEQS }; /* each twice: the second shares what it finds of the first */
 
 static struct fx_models models;
 static struct fx_result want[FX_MODELS][SEQS];
@@ -57,20 +57,21 @@ static struct br_turn_stats run_all(const struct br_turn_config *config, bool pa
     struct br_turn_stats stats;
     struct br_seq_spec spec;
     fx_start(&run, config, &models, FX_MODELS);
-    for (uint32_t k = 0; k < SEQS; k++)
+    for (uint32_t k = 0; k < TWICE; k++)
         for (uint32_t m = 0; m < FX_MODELS; m++) {
-            fx_spec(&models, m, k, &spec);
+            fx_spec(&models, m, k % SEQS, &spec);
+            spec.id = 1 + 1000 * m + k;
             fx_add(&run, &spec, NULL, 0);
             if (pauses && k % 2)
                 br_turn_pause(run.turn, spec.id, 1);
             br_seq_spec_free(&spec);
         }
-    for (uint32_t k = 1; pauses && k < SEQS; k += 2)
+    for (uint32_t k = 1; pauses && k < TWICE; k += 2)
         for (uint32_t m = 0; m < FX_MODELS; m++)
             br_turn_resume(run.turn, 1 + 1000 * m + k, 1);
     fx_wait(&run);
     for (uint32_t i = 0; i < run.n; i++)
-        fx_same(&want[i % FX_MODELS][i / FX_MODELS], &run.results[i], 0);
+        fx_same(&want[i % FX_MODELS][i / FX_MODELS % SEQS], &run.results[i], 0);
     br_turn_stats(run.turn, &stats, NULL);
     fx_stop(&run);
     return stats;
@@ -91,18 +92,21 @@ static void runs(bool late, uint32_t n)
         struct chaos_counts c = chaos_counts();
         print_message(
             "seed %u: steps %lu waited %lu loads %lu partial %lu evicts %lu swaps %lu/%lu drops %lu besides %lu "
-            "shortages %u kv moved %lu, %.2f s\n",
+            "shortages %u kv moved %lu cached %lu, %.2f s\n",
             i, (unsigned long)s.steps, (unsigned long)c.waited, (unsigned long)c.loads, (unsigned long)c.partial_loads,
             (unsigned long)c.evicts, (unsigned long)s.swaps_out, (unsigned long)s.swaps_in, (unsigned long)s.drops,
-            (unsigned long)c.besides, s.shortages, (unsigned long)s.kv_moved_bytes, s.wall_s);
+            (unsigned long)c.besides, s.shortages, (unsigned long)s.kv_moved_bytes, (unsigned long)s.cached_tokens,
+            s.wall_s);
         sum.shortages += s.shortages;
         sum.kv_moved_bytes += s.kv_moved_bytes;
         sum.swaps_out += s.swaps_out;
         sum.drops += s.drops;
+        sum.cached_tokens += s.cached_tokens;
         sum.slides += s.slides;
         delays += late_device_delays();
     }
     assert_true(sum.swaps_out > 100 && sum.drops > 10 && sum.slides > 10 && sum.kv_moved_bytes > 0);
+    assert_true(sum.cached_tokens > 100);
     assert_true(!late || delays > 1000);
 }
 

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "worker/node/agent.h"
 #include "worker/node/outline.h"
-#include "worker/weights/store.h"
+#include "worker/weights/huge.h"
 
 struct device_process {
     uv_loop_t loop;
@@ -16,6 +16,7 @@ struct device_process {
     struct node_plan plan;
     struct br_turn_model *models;  /* [plan.config.n_models] */
     struct br_weight_store *store; /* NULL: no model has weights */
+    struct br_huge_job *huge;      /* NULL: none */
     struct br_weight_image **images;
     struct br_tokenizer **tokenizers;
     char (*errors)[512];
@@ -115,6 +116,7 @@ static int models_open(struct device_process *d, struct br_err *err)
 
 static void models_close(struct device_process *d)
 {
+    br_huge_end(d->huge, true);
     for (uint32_t i = 0; i < d->plan.config.n_models; i++) {
         if (d->images[i])
             br_weight_image_close(d->images[i]);
@@ -155,6 +157,8 @@ static int device_run(struct device_process *d, struct br_err *err)
     uv_loop_init(&d->loop);
     signals_init(d);
     rc = agent_start(&d->loop, &d->plan, d->models, d->store, on_end, d, &agent, err);
+    if (rc == 0 && d->store && d->plan.config.huge_pages && d->plan.device == 0)
+        d->huge = br_huge_start(d->store);
     if (rc == 0)
         uv_run(&d->loop, UV_RUN_DEFAULT);
     agent_stop(agent);

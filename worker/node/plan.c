@@ -82,7 +82,8 @@ static int write_all(int fd, const char *text, size_t len)
 int node_plan_write(const struct node_plan *plan, int *fd, struct br_err *err)
 {
     json_t *json = plan_pack(plan);
-    char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
+    bool whole = json && json_object_set_new(json, "huge_pages", json_boolean(plan->config.huge_pages)) == 0;
+    char *text = whole ? json_dumps(json, JSON_COMPACT) : NULL;
     int rc = 0;
     json_decref(json);
     if (!text)
@@ -170,6 +171,7 @@ static int plan_unpack(json_t *json, struct node_plan *p, struct br_err *err)
         return br_err_set(err, BR_ECORRUPT, "the supervisor's plan is damaged: %s", why.text);
     plan_take(p, &v);
     spent_unpack(spent, &p->spent);
+    c->huge_pages = json_is_true(json_object_get(json, "huge_pages"));
     return models_unpack(models, p, err);
 }
 

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "worker/turn/internal.h"
 
 void br_turn_config_init(struct br_turn_config *config)
@@ -59,6 +59,21 @@ static int device_start(struct br_turn *t, struct br_err *err)
     return rc;
 }
 
+/* A device that only takes time has addresses of it, and nothing behind them. */
+static int host_kv_reserve(struct br_turn *t, uint64_t bytes, struct br_err *err)
+{
+    enum br_pages pages;
+    if (t->dev->ops->timed) {
+        t->host_kv = br_pages_space(0, bytes);
+        return t->host_kv ? 0 : br_err_errno(err, BR_ENOMEM, "%" PRIu64 " addresses for KV", bytes);
+    }
+    t->host_kv = br_pages_alloc(bytes, &pages);
+    if (!t->host_kv)
+        return br_err_errno(err, BR_ENOMEM, "%" PRIu64 " bytes of host memory for KV: lower host-kv-memory", bytes);
+    br_log(BR_INFO, "host_kv_memory", "bytes=%" PRIu64 " pages=%s", bytes, br_pages_name(pages));
+    return 0;
+}
+
 static int kv_start(struct br_turn *t, struct br_err *err)
 {
     struct br_kv_config c = {.device_bytes = t->config.device.memory_bytes,
@@ -72,14 +87,8 @@ static int kv_start(struct br_turn *t, struct br_err *err)
     c.slab_bytes = t->config.slab_bytes = turn_slab_choose(t);
     if (c.min_block_bytes > c.slab_bytes)
         c.min_block_bytes = 0; /* such a model is refused by br_kv_shape_add, with the numbers */
-    if (c.host_bytes) {
-        int access = t->dev->ops->timed ? PROT_NONE : PROT_READ | PROT_WRITE;
-        t->host_kv = mmap(NULL, c.host_bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (t->host_kv == MAP_FAILED) {
-            t->host_kv = NULL;
-            return br_err_errno(err, BR_ENOMEM, "%" PRIu64 " bytes of host memory for KV", c.host_bytes);
-        }
-    }
+    if (c.host_bytes && host_kv_reserve(t, c.host_bytes, err))
+        return err->code;
     rc = br_kv_create(&c, &t->kv, err);
     if (rc)
         return rc;
@@ -255,8 +264,7 @@ void turn_release(struct br_turn *t)
         br_kv_destroy(t->kv);
     if (t->dev)
         device_release(t);
-    if (t->host_kv)
-        munmap(t->host_kv, t->config.host_kv_bytes);
+    br_pages_free(t->host_kv, t->config.host_kv_bytes);
     free(t->logits);
     free(t->published_slots);
     pthread_mutex_destroy(&t->published_mutex);

@@ -82,7 +82,8 @@ static int write_all(int fd, const char *text, size_t len)
 int node_plan_write(const struct node_plan *plan, int *fd, struct br_err *err)
 {
     json_t *json = plan_pack(plan);
-    bool whole = json && json_object_set_new(json, "huge_pages", json_boolean(plan->config.huge_pages)) == 0;
+    bool whole = json && json_object_set_new(json, "huge_pages", json_boolean(plan->config.huge_pages)) == 0 &&
+                 json_object_set_new(json, "parcels", json_boolean(plan->parcels)) == 0;
     char *text = whole ? json_dumps(json, JSON_COMPACT) : NULL;
     int rc = 0;
     json_decref(json);
@@ -172,6 +173,7 @@ static int plan_unpack(json_t *json, struct node_plan *p, struct br_err *err)
     plan_take(p, &v);
     spent_unpack(spent, &p->spent);
     c->huge_pages = json_is_true(json_object_get(json, "huge_pages"));
+    p->parcels = json_is_true(json_object_get(json, "parcels"));
     return models_unpack(models, p, err);
 }
 

@@ -54,6 +54,8 @@ static int device_start(struct br_turn *t, struct br_err *err)
         rc = ops->event_create(t->dev, &t->step_done, err);
     if (rc == 0)
         rc = ops->event_create(t->dev, &t->moved, err);
+    if (rc == 0)
+        rc = ops->event_create(t->dev, &t->handed, err);
     for (uint32_t i = 0; rc == 0 && i < TURN_MAX_SWAPS; i++)
         rc = ops->event_create(t->dev, &t->swaps[i].done, err);
     return rc;
@@ -248,11 +250,14 @@ static void device_release(struct br_turn *t)
         ops->event_destroy(t->step_done);
     if (t->moved)
         ops->event_destroy(t->moved);
+    if (t->handed)
+        ops->event_destroy(t->handed);
     ops->destroy(t->dev);
 }
 
 void turn_release(struct br_turn *t)
 {
+    turn_hand_release(t);
     seqs_release(t);
     br_residency_destroy(t->residency);
     turn_models_release(t);

@@ -188,7 +188,7 @@ void turn_kv_drop(struct br_turn *t, uint32_t index)
     }
     wants(t, index, false, false);
     br_kv_drop(t->kv, s->kv);
-    s->n_blocks = s->n_kv = 0;
+    s->n_blocks = s->n_kv = s->n_handed = 0;
     t->stats.drops++;
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_RESET, .slot = s->slot, .seq = index, .tokens = s->n_ids});
     turn_kv_where(t, index);

@@ -28,6 +28,7 @@ void turn_emit(struct br_turn *t, const struct turn_seq *s, const struct br_toke
 
 static void seq_release(struct br_turn *t, struct turn_seq *s)
 {
+    turn_hand_forget(t, s);
     turn_kv_forget(t, (uint32_t)(s - t->seqs));
     if (s->watch)
         br_end_watch_destroy(s->watch);
@@ -48,6 +49,8 @@ void turn_seq_end(struct br_turn *t, uint32_t index, const struct br_token *toke
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_END, .slot = s->slot, .seq = index});
     if (!s->forgotten)
         turn_emit(t, s, token, end, error);
+    if (s->hand_place)
+        turn_hand_out(t, s);
     seq_release(t, s);
 }
 
@@ -193,6 +196,7 @@ static void seq_start(struct br_turn *t, struct inbox_command *c, uint32_t slot,
         seq_release(t, s);
         return;
     }
+    turn_hand_expect(t, s, c->from);
     seq_tell(t, (uint32_t)index);
 }
 

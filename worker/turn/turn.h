@@ -11,24 +11,26 @@
 #include "scheduler/core/step_cost.h"
 #include "text/tokenizer.h"
 #include "worker/device/device.h"
+#include "worker/turn/parcels.h"
 #include "worker/weights/image.h"
 
 struct br_turn;
 
 struct br_turn_config {
     struct br_device_config device;
-    uint64_t kv_bytes;        /* quota-rr: KV takes no more of the device's memory; 0: whatever weights leave */
-    uint64_t host_kv_bytes;   /* host memory that KV is swapped out to */
-    uint64_t slab_bytes;      /* KV is taken in pieces of this size; 0: chosen from the models' block sizes */
-    uint32_t max_seqs;        /* sequences on this device, waiting ones included */
-    uint32_t max_batch;       /* sequences in one step, at most BR_DEV_MAX_ITEMS */
-    uint32_t prefill_chunk;   /* longest piece of a prompt in one step */
-    uint32_t max_step_tokens; /* rows of one step; 0: prefill_chunk + max_batch */
-    uint32_t max_context;     /* positions of one sequence, if the model has as many */
-    const char *policy;       /* "slack", "quota-rr" */
-    double quota_max_s;       /* of quota-rr */
-    double hysteresis;        /* of slack; 0: its default */
-    uint64_t chunk_bytes;     /* of a load, of slack; 0: what the link carries in 20 ms */
+    uint64_t kv_bytes;          /* quota-rr: KV takes no more of the device's memory; 0: whatever weights leave */
+    uint64_t host_kv_bytes;     /* host memory that KV is swapped out to */
+    uint64_t slab_bytes;        /* KV is taken in pieces of this size; 0: chosen from the models' block sizes */
+    uint32_t max_seqs;          /* sequences on this device, waiting ones included */
+    uint32_t max_batch;         /* sequences in one step, at most BR_DEV_MAX_ITEMS */
+    uint32_t prefill_chunk;     /* longest piece of a prompt in one step */
+    uint32_t max_step_tokens;   /* rows of one step; 0: prefill_chunk + max_batch */
+    uint32_t max_context;       /* positions of one sequence, if the model has as many */
+    const char *policy;         /* "slack", "quota-rr" */
+    double quota_max_s;         /* of quota-rr */
+    double hysteresis;          /* of slack; 0: its default */
+    struct br_parcels *parcels; /* borrowed: KV to and from other devices of the node; NULL: there are none */
+    uint64_t chunk_bytes;       /* of a load, of slack; 0: what the link carries in 20 ms */
     /* Tests and kinds of devices: makes the device; NULL: the CPU. */
     int (*device_create)(const struct br_device_config *config, struct br_device **out, struct br_err *err);
     struct br_trace *trace; /* borrowed: what the device does, as group trace_group of it; NULL: nobody looks */
@@ -101,10 +103,15 @@ const struct br_device *br_turn_device(const struct br_turn *turn); /* read only
  * is newer. Whatever is wrong with it comes as an output with BR_END_FAILED. */
 void br_turn_add(struct br_turn *turn, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
                  double age_s);
+/* The same of a sequence that another device of this node hands over: its KV is taken from there if it comes. */
+void br_turn_add_from(struct br_turn *turn, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
+                      double age_s, uint32_t device);
 /* Ends the sequence with BR_END_CANCELLED, within one step; ignored when fence is older than the sequence's. */
 void br_turn_cancel(struct br_turn *turn, uint64_t seq, uint64_t fence);
 /* Like cancel, whatever the fence, and without an output: nobody wants it any more. */
 void br_turn_forget(struct br_turn *turn, uint64_t seq);
+/* The same, and its KV goes to the node's parcels, for the device that it goes on on. */
+void br_turn_hand_over(struct br_turn *turn, uint64_t seq);
 void br_turn_adopt(struct br_turn *turn, uint64_t seq, uint64_t fence);
 /* Its reader is slow: its deadline clock stands still and it gets no rows, until it is resumed. Ignored when the fence
  * is older than the sequence's, or the sequence is not here. */
@@ -151,6 +158,9 @@ struct br_turn_stats {
     uint64_t swaps_out, swaps_in, swaps_ahead, drops; /* of sequences' KV: ahead of their turn; recomputed */
     uint32_t compactions, slides; /* of weights, moved within the device: out of a window; to close gaps */
     uint32_t shortages;           /* how often what the policy had planned found no room, and victims were asked for */
+    uint64_t handed_out_bytes, handed_in_bytes, handed_tokens; /* of KV, to and from other devices of the node */
+    uint64_t handed_damaged;                                   /* found by a checksum, and computed again */
+    double handed_in_s;
     double compute_s, stalled_s, wall_s;
     double stalled_weights_s, stalled_compaction_s, stalled_kv_s, stalled_room_s, stalled_other_s;
     double load_s, kv_in_s, kv_out_s; /* while at least one was under way; loads: of policies that plan memory */

@@ -125,6 +125,8 @@ static const struct row g_rows[] = {
     ROW(W, "host-copies", BR_OPT_STRING, host_copies, "keep", 0, 0,
         "MODE: keep, or drop: weights on a device leave the cache when others need the room"),
     ROW(W, "pin-host-cache", BR_OPT_BOOL, pin_host_cache, NULL, 0, 0, "lock the cached weights in memory"),
+    ROW(W, "huge-pages", BR_OPT_BOOL, huge_pages, NULL, 0, 0,
+        "move the cached weights to huge pages, in the background"),
     ROW(W, "verify-after", BR_OPT_SECONDS, verify_after_s, "60s", 0, 1e9,
         "TIME: cached weights verified longer ago are verified before they are loaded"),
     ROW(W, "keep-cache", BR_OPT_BOOL, keep_cache, NULL, 0, 0, "leave the host cache for the next start"),
@@ -298,6 +300,7 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
     out->host_cache_bytes = c->host_cache;
     out->host_staging_bytes = c->host_staging;
     out->pin_host_cache = c->pin_host_cache;
+    out->huge_pages = c->huge_pages;
     out->verify_after_s = c->verify_after_s;
     out->models = *models;
     out->device_kind = c->device;

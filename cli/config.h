@@ -11,7 +11,7 @@ struct cli_config {
     char *log_level, *log_format;
     /* worker */
     char *node, *device, *dtype, *policy, *cache_dir, *host_copies;
-    bool keep_cache, pin_host_cache, dedicated, switch_every_step;
+    bool keep_cache, pin_host_cache, huge_pages, dedicated, switch_every_step;
     uint32_t devices, threads, prefill_chunk, max_batch, max_seqs;
     uint64_t device_memory, kv_memory, host_kv_memory, link_rate;
     uint32_t tensor_parallel;

@@ -81,6 +81,8 @@ enum br_kv_where br_kv_where(const struct br_kv *kv, int32_t seq);
 uint32_t br_kv_blocks(const struct br_kv *kv, int32_t seq);
 /* Device offset of block i; the sequence must be DEVICE (or COMING_IN: where it will be). */
 uint64_t br_kv_block_offset(const struct br_kv *kv, int32_t seq, uint32_t i);
+/* The same in the host region; the sequence must be HOST. */
+uint64_t br_kv_block_host_offset(const struct br_kv *kv, int32_t seq, uint32_t i);
 
 /* DEVICE -> GOING_OUT: takes host blocks. BR_ENOMEM when the host region is full: then dropping the sequence's blocks
  * (br_kv_drop) and recomputing is the way on. BR_EBUSY: one of its blocks is in a device-to-device copy under way. */

@@ -152,3 +152,10 @@ uint64_t br_kv_block_offset(const struct br_kv *kv, int32_t seq, uint32_t i)
     assert(i < s->n_blocks && (s->where == BR_KV_DEVICE || s->where == BR_KV_COMING_IN));
     return kv_offset(kv, KV_DEVICE, s->shape, kv_table(kv, KV_DEVICE, seq)[i]);
 }
+
+uint64_t br_kv_block_host_offset(const struct br_kv *kv, int32_t seq, uint32_t i)
+{
+    const struct kv_seq *s = kv_open_seq(kv, seq);
+    assert(i < s->n_blocks && s->where == BR_KV_HOST);
+    return kv_offset(kv, KV_HOST, s->shape, kv_table(kv, KV_HOST, seq)[i]);
+}

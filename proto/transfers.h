@@ -27,6 +27,12 @@
     X(swaps_in, N, "kv_swaps_total", "way=\"in\"", "")                                                                 \
     X(swaps_ahead, N, "kv_swaps_total", "way=\"in_ahead\"", "")                                                        \
     X(drops, N, "kv_drops_total", "", "Sequences whose KV was given up, to be computed again")                         \
+    X(handed_out_bytes, N, "kv_handed_bytes_total", "way=\"out\"",                                                     \
+      "Bytes of KV to and from other devices of the node")                                                             \
+    X(handed_in_bytes, N, "kv_handed_bytes_total", "way=\"in\"", "")                                                   \
+    X(handed_tokens, N, "kv_handed_tokens_total", "", "Tokens whose KV came so, and was not computed again")           \
+    X(handed_damaged, N, "kv_handed_damaged_total", "", "Found damaged by a checksum, and computed again")             \
+    X(handed_in_s, S, "kv_handed_in_seconds_total", "", "Seconds of verifying and copying in")                         \
     X(load_s, S, "weights_load_seconds_total", "", "Seconds in which at least one load of weights was under way")      \
     X(evicted_bytes, N, "weights_evicted_bytes_total", "", "Bytes of weights that left the device")                    \
     X(moved_bytes, N, "weights_moved_bytes_total", "", "Bytes of weights moved within the device, to close gaps")      \

@@ -44,6 +44,7 @@ struct sched_seq {
     bool given;                         /* its device has been sent it */
     bool progress;                      /* has made a token since it was assigned last */
     bool held;                          /* waits for another one's trial on its device */
+    uint32_t kv_from;                   /* device that was told to hand its KV over, index + 1; 0: none */
     bool paused;                        /* its client does not read */
     int64_t paused_since_ns, paused_ns; /* while paused; in all before */
     int64_t arrived_ns;                 /* monotonic */

@@ -119,7 +119,7 @@ static void move(struct br_service *s, struct sched_seq *seq, uint32_t device)
     br_log(BR_INFO, "seq_moved", "seq=%" PRIu64 " req=%s from=%d to=%u tokens=%u", seq->spec.id, seq->spec.request_id,
            seq->device, device, seq->n_tokens);
     if (seq->state == SCHED_RUNNING) {
-        service_send_release(s, seq);
+        service_send_hand_over(s, seq, device);
         seq->device = (int32_t)device;
         service_start(s, seq);
     } else

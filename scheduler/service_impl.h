@@ -102,7 +102,9 @@ void service_pace(void *ctx, uint64_t id, bool pause);
 /* service_send.c: frames to devices. A device that is away hears nothing: it adopts when it is back, or is lost. */
 void service_send_assign(struct br_service *s, struct sched_seq *seq);
 void service_send_cancel(struct br_service *s, struct sched_seq *seq);
-void service_send_release(struct br_service *s, struct sched_seq *seq); /* it goes on elsewhere */
+void service_send_release(struct br_service *s, struct sched_seq *seq);
+/* The same; if the device that it goes to is of the same node, its KV is left there for that. */
+void service_send_hand_over(struct br_service *s, struct sched_seq *seq, uint32_t to); /* it goes on elsewhere */
 void service_send_pace(struct br_service *s, struct sched_seq *seq);
 void service_send_stray(struct br_link_peer *peer, uint64_t id, uint64_t fence); /* nobody wants it any more */
 void service_send_welcome(struct br_service *s, struct sched_device *d, const Briareus__Register *hello);

@@ -13,6 +13,11 @@ static struct br_link_peer *seq_peer(struct br_service *s, const struct sched_se
 
 /* ---- of a sequence ---- */
 
+static bool of_one_node(const struct br_service *s, uint32_t a, uint32_t b)
+{
+    return a != b && s->devices[a].node_index == s->devices[b].node_index;
+}
+
 void service_send_assign(struct br_service *s, struct sched_seq *seq)
 {
     Briareus__Frame frame = BRIAREUS__FRAME__INIT;
@@ -28,6 +33,9 @@ void service_send_assign(struct br_service *s, struct sched_seq *seq)
     assign.fence = seq->fence;
     assign.tokens = br_tokens_to_pb(0, seq->tokens, seq->n_tokens);
     assign.age_s = service_age_s(seq);
+    if (seq->kv_from && of_one_node(s, seq->kv_from - 1, (uint32_t)seq->device))
+        assign.kv_from = s->devices[seq->kv_from - 1].number + 1;
+    seq->kv_from = 0;
     frame.body_case = BRIAREUS__FRAME__BODY_ASSIGN;
     frame.assign = &assign;
     br_log(BR_INFO, "seq_assigned",
@@ -41,13 +49,14 @@ void service_send_assign(struct br_service *s, struct sched_seq *seq)
         service_send_pace(s, seq);
 }
 
-static void send_cancel(struct br_link_peer *peer, uint64_t id, uint64_t fence, bool forget)
+static void send_cancel(struct br_link_peer *peer, uint64_t id, uint64_t fence, bool forget, bool hand_over)
 {
     Briareus__Frame frame = BRIAREUS__FRAME__INIT;
     Briareus__Cancel cancel = BRIAREUS__CANCEL__INIT;
     cancel.seq = id;
     cancel.fence = fence;
     cancel.forget = forget;
+    cancel.hand_over = hand_over;
     frame.body_case = BRIAREUS__FRAME__BODY_CANCEL;
     frame.cancel = &cancel;
     br_link_send(peer, &frame);
@@ -55,21 +64,33 @@ static void send_cancel(struct br_link_peer *peer, uint64_t id, uint64_t fence, 
 
 void service_send_stray(struct br_link_peer *peer, uint64_t id, uint64_t fence)
 {
-    send_cancel(peer, id, fence, false);
+    send_cancel(peer, id, fence, false, false);
 }
 
 void service_send_cancel(struct br_service *s, struct sched_seq *seq)
 {
     struct br_link_peer *peer = seq_peer(s, seq);
     if (peer && seq->state == SCHED_RUNNING)
-        send_cancel(peer, seq->spec.id, seq->fence, false);
+        send_cancel(peer, seq->spec.id, seq->fence, false, false);
 }
 
 void service_send_release(struct br_service *s, struct sched_seq *seq)
 {
     struct br_link_peer *peer = seq_peer(s, seq);
     if (peer && seq->state == SCHED_RUNNING)
-        send_cancel(peer, seq->spec.id, seq->fence, true);
+        send_cancel(peer, seq->spec.id, seq->fence, true, false);
+}
+
+void service_send_hand_over(struct br_service *s, struct sched_seq *seq, uint32_t to)
+{
+    struct br_link_peer *peer = seq_peer(s, seq);
+    bool near = seq->device >= 0 && of_one_node(s, (uint32_t)seq->device, to);
+    seq->kv_from = 0;
+    if (!peer || seq->state != SCHED_RUNNING)
+        return;
+    send_cancel(peer, seq->spec.id, seq->fence, true, near);
+    if (near)
+        seq->kv_from = (uint32_t)seq->device + 1;
 }
 
 void service_send_pace(struct br_service *s, struct sched_seq *seq)

@@ -273,20 +273,29 @@ static int32_t *ids_of(const struct br_token *tokens, uint32_t n)
     return ids;
 }
 
-static void sequence_start(struct agent *a, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
-                           double age_s)
+static void sequence_add(struct agent *a, struct br_seq_spec *spec, const Briareus__Assign *assign, const int32_t *ids,
+                         uint32_t n)
+{
+    if (assign->kv_from)
+        br_turn_add_from(a->turn, spec, assign->fence, ids, n, assign->age_s, assign->kv_from - 1);
+    else
+        br_turn_add(a->turn, spec, assign->fence, ids, n, assign->age_s);
+}
+
+static void sequence_start(struct agent *a, struct br_seq_spec *spec, const Briareus__Assign *assign,
+                           const int32_t *ids, uint32_t n)
 {
     uint64_t seq = spec->id;
-    switch (results_open(a->results, seq, fence, n)) {
+    switch (results_open(a->results, seq, assign->fence, n)) {
     case RESULT_BEHIND:
         br_turn_forget(a->turn, seq);
-        br_turn_add(a->turn, spec, fence, ids, n, age_s);
+        sequence_add(a, spec, assign, ids, n);
         break;
     case RESULT_NEW:
-        br_turn_add(a->turn, spec, fence, ids, n, age_s);
+        sequence_add(a, spec, assign, ids, n);
         break;
     case RESULT_KNOWN:
-        br_turn_adopt(a->turn, seq, fence);
+        br_turn_adopt(a->turn, seq, assign->fence);
         break;
     case RESULT_ENDED:
         break;
@@ -323,7 +332,7 @@ static void on_assign(struct agent *a, const Briareus__Assign *assign)
         assign_refuse(a, assign, err.msg);
     else {
         int32_t *ids = ids_of(tokens, n);
-        sequence_start(a, &spec, assign->fence, ids, n, assign->age_s);
+        sequence_start(a, &spec, assign, ids, n);
         free(ids);
     }
     free(tokens);
@@ -335,8 +344,12 @@ static void on_cancel(struct agent *a, const Briareus__Cancel *cancel)
 {
     if (!cancel->forget)
         br_turn_cancel(a->turn, cancel->seq, cancel->fence);
-    else if (results_forget(a->results, cancel->seq, cancel->fence))
-        br_turn_forget(a->turn, cancel->seq);
+    else if (results_forget(a->results, cancel->seq, cancel->fence)) {
+        if (cancel->hand_over)
+            br_turn_hand_over(a->turn, cancel->seq);
+        else
+            br_turn_forget(a->turn, cancel->seq);
+    }
 }
 
 static void on_terms(struct agent *a, Briareus__ModelTerms *const *terms, size_t n)
@@ -443,7 +456,7 @@ static void on_frame(void *ctx, const Briareus__Frame *frame)
 
 /* ---- start and stop ---- */
 
-static void turn_config(const struct node_plan *plan, struct br_turn_config *out)
+static void turn_config(const struct node_plan *plan, struct br_parcels *parcels, struct br_turn_config *out)
 {
     const struct br_worker_config *c = &plan->config;
     br_turn_config_init(out);
@@ -453,6 +466,7 @@ static void turn_config(const struct node_plan *plan, struct br_turn_config *out
     out->device.memory_bytes = c->memory_bytes;
     out->device.threads = c->threads;
     out->device.link_bytes_per_s = c->link_bytes_per_s;
+    out->parcels = parcels;
     out->kv_bytes = c->kv_bytes;
     out->host_kv_bytes = c->host_kv_bytes;
     out->prefix_cache = c->prefix_cache;
@@ -508,7 +522,7 @@ static int models_check(const struct br_turn *turn, const struct br_turn_model *
 }
 
 int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_turn_model *models,
-                const struct br_weight_store *store, void (*on_end)(void *ctx), void *ctx, struct agent **out,
+                const struct agent_with *with, void (*on_end)(void *ctx), void *ctx, struct agent **out,
                 struct br_err *err)
 {
     struct agent *a = br_calloc(1, sizeof *a);
@@ -518,14 +532,14 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     struct br_turn_config config;
     int rc;
     a->plan = plan;
-    a->store = store;
+    a->store = with->store;
     a->on_end = on_end;
     a->ctx = ctx;
     a->incarnation = br_rng_entropy();
     a->busy_s = br_calloc(plan->config.n_models + 1, sizeof *a->busy_s);
     a->reported_ns = br_now_ns();
     limits.token = plan->config.token;
-    turn_config(plan, &config);
+    turn_config(plan, with->parcels, &config);
     config.trace = a->trace = trace_open(&plan->config);
     config.trace_group = plan->device;
     results_create(KEEP_ENDED, &a->results);

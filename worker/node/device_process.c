@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "worker/node/agent.h"
 #include "worker/node/outline.h"
-#include "worker/weights/store.h"
+#include "worker/weights/huge.h"
 
 struct device_process {
     uv_loop_t loop;
@@ -16,6 +16,8 @@ struct device_process {
     struct node_plan plan;
     struct br_turn_model *models;  /* [plan.config.n_models] */
     struct br_weight_store *store; /* NULL: no model has weights */
+    struct br_huge_job *huge;      /* NULL: none */
+    struct br_parcels *parcels;    /* NULL: KV goes to no other device */
     struct br_weight_image **images;
     struct br_tokenizer **tokenizers;
     char (*errors)[512];
@@ -115,6 +117,7 @@ static int models_open(struct device_process *d, struct br_err *err)
 
 static void models_close(struct device_process *d)
 {
+    br_huge_end(d->huge, true);
     for (uint32_t i = 0; i < d->plan.config.n_models; i++) {
         if (d->images[i])
             br_weight_image_close(d->images[i]);
@@ -150,11 +153,14 @@ static void signals_init(struct device_process *d)
 
 static int device_run(struct device_process *d, struct br_err *err)
 {
+    struct agent_with with = {d->store, d->parcels};
     struct agent *agent;
     int rc;
     uv_loop_init(&d->loop);
     signals_init(d);
-    rc = agent_start(&d->loop, &d->plan, d->models, d->store, on_end, d, &agent, err);
+    rc = agent_start(&d->loop, &d->plan, d->models, &with, on_end, d, &agent, err);
+    if (rc == 0 && d->store && d->plan.config.huge_pages && d->plan.device == 0)
+        d->huge = br_huge_start(d->store);
     if (rc == 0)
         uv_run(&d->loop, UV_RUN_DEFAULT);
     agent_stop(agent);
@@ -164,6 +170,17 @@ static int device_run(struct device_process *d, struct br_err *err)
     uv_loop_close(&d->loop);
     agent_free(agent);
     return rc;
+}
+
+/* Without it sequences that move are computed again: no reason not to start. */
+static void parcels_open(struct device_process *d)
+{
+    struct br_err err;
+    if (!d->plan.parcels)
+        return;
+    if (br_parcels_open(NODE_PARCELS_FD, d->plan.device, &d->parcels, &err))
+        br_log(BR_WARN, "kv_parcels_failed", "why=%s", BR_Q(err.msg));
+    close(NODE_PARCELS_FD);
 }
 
 static int process_init(struct device_process *d, int fd, struct br_err *err)
@@ -176,6 +193,7 @@ static int process_init(struct device_process *d, int fd, struct br_err *err)
     snprintf(comp, sizeof comp, "device%u", d->plan.device);
     br_log_init(comp, d->plan.config.log_level);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    parcels_open(d);
     if (getppid() == (pid_t)d->plan.parent)
         return 0;
     node_plan_free(&d->plan);
@@ -196,6 +214,7 @@ int br_worker_device_process(int argc, char **argv)
         if (rc == 0)
             rc = device_run(&d, &err);
         models_close(&d);
+        br_parcels_close(d.parcels);
         node_plan_free(&d.plan);
     }
     if (rc)

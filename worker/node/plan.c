@@ -104,7 +104,10 @@ static int write_all(int fd, const char *text, size_t len)
 int node_plan_write(const struct node_plan *plan, int *fd, struct br_err *err)
 {
     json_t *json = plan_pack(plan);
-    char *text = json && json_object_set_new(json, "kv", kv_pack(plan)) == 0 ? json_dumps(json, JSON_COMPACT) : NULL;
+    bool whole = json && json_object_set_new(json, "huge_pages", json_boolean(plan->config.huge_pages)) == 0 &&
+                 json_object_set_new(json, "parcels", json_boolean(plan->parcels)) == 0 &&
+                 json_object_set_new(json, "kv", kv_pack(plan)) == 0;
+    char *text = whole ? json_dumps(json, JSON_COMPACT) : NULL;
     int rc = 0;
     json_decref(json);
     if (!text)
@@ -194,6 +197,8 @@ static int plan_unpack(json_t *json, struct node_plan *p, struct br_err *err)
     spent_unpack(spent, &p->spent);
     if (kv_unpack(json, p, err))
         return err->code;
+    c->huge_pages = json_is_true(json_object_get(json, "huge_pages"));
+    p->parcels = json_is_true(json_object_get(json, "parcels"));
     return models_unpack(models, p, err);
 }
 

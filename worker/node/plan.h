@@ -11,10 +11,13 @@ struct node_image {
     char *error; /* then: why */
 };
 
+enum { NODE_PARCELS_FD = 4 }; /* in a device process: the memory file of worker/turn/parcels.h */
+
 struct node_plan {
     struct br_worker_config config;
     struct node_image *images;              /* [config.n_models] */
     struct br_model_entry *outlines;        /* [config.n_models], of a plan that was read: what its models point to */
+    bool parcels;                           /* NODE_PARCELS_FD is there */
     uint32_t device;                        /* index of this device process */
     uint64_t kv_disk_bytes, kv_disk_offset; /* of a plan that was read: this device's part of config.kv_disk */
     int64_t parent;                         /* the supervisor's process id */

@@ -16,6 +16,7 @@
 #include "worker/node/kv_file.h"
 #include "worker/node/limits.h"
 #include "worker/node/outline.h"
+#include "worker/turn/parcels.h"
 
 enum { REFUSAL_MS = 20000, REFUSALS_MAX = 5, STOP_MS = 2000 };
 
@@ -40,6 +41,7 @@ struct supervisor {
     uv_timer_t kill;
     struct node_plan plan;
     struct device_child *children; /* [config.devices] */
+    int parcels_fd;                /* -1: KV does not go from device to device */
     bool stopping;
     bool hopeless; /* a device's process does not start with this configuration */
 };
@@ -124,12 +126,16 @@ static void on_exit_child(uv_process_t *process, int64_t status, int signum)
 static int child_spawn(struct device_child *c, int fd)
 {
     char *argv[] = {program_invocation_name, (char *)BR_WORKER_DEVICE_PROCESS, (char *)"3", NULL};
-    uv_stdio_container_t stdio[4] = {{.flags = UV_IGNORE},
+    uv_stdio_container_t stdio[5] = {{.flags = UV_IGNORE},
                                      {.flags = UV_INHERIT_FD, .data.fd = 1},
                                      {.flags = UV_INHERIT_FD, .data.fd = 2},
-                                     {.flags = UV_INHERIT_FD, .data.fd = fd}};
-    uv_process_options_t options = {
-        .file = "/proc/self/exe", .args = argv, .exit_cb = on_exit_child, .stdio = stdio, .stdio_count = 4};
+                                     {.flags = UV_INHERIT_FD, .data.fd = fd},
+                                     {.flags = UV_INHERIT_FD, .data.fd = c->owner->parcels_fd}};
+    uv_process_options_t options = {.file = "/proc/self/exe",
+                                    .args = argv,
+                                    .exit_cb = on_exit_child,
+                                    .stdio = stdio,
+                                    .stdio_count = c->owner->parcels_fd < 0 ? 4 : 5};
     c->process.data = c;
     return uv_spawn(&c->owner->loop, &c->process, &options);
 }
@@ -301,9 +307,23 @@ static int outlines_run(struct supervisor *s, struct br_err *err)
     return rc;
 }
 
+/* Memory is taken when KV passes through it, a quarter of what a device has for KV on the host at most. */
+static void parcels_make(struct supervisor *s)
+{
+    const struct br_worker_config *c = &s->plan.config;
+    struct br_err err;
+    if (c->devices < 2 || c->dedicated || !c->host_kv_bytes)
+        return;
+    if (br_parcels_create(c->host_kv_bytes / 4, c->devices, &s->parcels_fd, &err)) {
+        s->parcels_fd = -1;
+        br_log(BR_WARN, "kv_parcels_failed", "why=%s", BR_Q(err.msg));
+    }
+    s->plan.parcels = s->parcels_fd >= 0;
+}
+
 int br_worker_run(const struct br_worker_config *config, struct br_err *err)
 {
-    struct supervisor s = {.plan = {.config = *config, .parent = getpid()}};
+    struct supervisor s = {.plan = {.config = *config, .parent = getpid()}, .parcels_fd = -1};
     struct node_cache cache;
     struct node_kv_file kv_file;
     uint64_t bytes;
@@ -323,9 +343,12 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
                         config->models[0].name, s.plan.images[0].error);
     else if (rc == 0 && (rc = node_kv_file_open(&kv_file, config, err)) == 0) {
         memory_choose(&s.plan.config, bytes);
+        parcels_make(&s);
         rc = supervisor_run(&s, err);
         node_kv_file_close(&kv_file);
     }
+    if (s.parcels_fd >= 0)
+        close(s.parcels_fd);
     images_free(s.plan.images, config->n_models);
     node_cache_close(&cache, config->keep_cache);
     return rc;

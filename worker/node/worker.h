@@ -23,6 +23,7 @@ struct br_worker_config {
     uint64_t host_staging_bytes; /* of each device, for weights that are not cached; 0: three of the largest units */
     bool drop_host_copies;       /* weights on a device give up their place in the cache when others need it */
     bool pin_host_cache;         /* lock the cached weights in memory */
+    bool huge_pages;             /* move them to huge pages, in the background */
     double verify_after_s;       /* cached weights verified longer ago are verified before they are loaded */
 
     const struct br_worker_model *models;

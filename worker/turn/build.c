@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "base/pages.h"
 #include "worker/turn/internal.h"
 
 enum { INDEX_MOST = 1 << 18 };
@@ -57,6 +57,8 @@ static int device_start(struct br_turn *t, struct br_err *err)
         rc = ops->event_create(t->dev, &t->step_done, err);
     if (rc == 0)
         rc = ops->event_create(t->dev, &t->moved, err);
+    if (rc == 0)
+        rc = ops->event_create(t->dev, &t->handed, err);
     for (uint32_t i = 0; rc == 0 && i < TURN_MAX_SWAPS; i++)
         rc = ops->event_create(t->dev, &t->swaps[i].done, err);
     return rc;
@@ -69,6 +71,21 @@ static uint32_t index_size(const struct br_turn *t)
              block = turn_smallest_block(t);
     uint64_t blocks = block ? bytes / block : 0;
     return (uint32_t)(blocks < INDEX_MOST ? blocks : INDEX_MOST);
+}
+
+/* A device that only takes time has addresses of it, and nothing behind them. */
+static int host_kv_reserve(struct br_turn *t, uint64_t bytes, struct br_err *err)
+{
+    enum br_pages pages;
+    if (t->dev->ops->timed) {
+        t->host_kv = br_pages_space(0, bytes);
+        return t->host_kv ? 0 : br_err_errno(err, BR_ENOMEM, "%" PRIu64 " addresses for KV", bytes);
+    }
+    t->host_kv = br_pages_alloc(bytes, &pages);
+    if (!t->host_kv)
+        return br_err_errno(err, BR_ENOMEM, "%" PRIu64 " bytes of host memory for KV: lower host-kv-memory", bytes);
+    br_log(BR_INFO, "host_kv_memory", "bytes=%" PRIu64 " pages=%s", bytes, br_pages_name(pages));
+    return 0;
 }
 
 static int kv_start(struct br_turn *t, struct br_err *err)
@@ -86,14 +103,8 @@ static int kv_start(struct br_turn *t, struct br_err *err)
     c.slab_bytes = t->config.slab_bytes = turn_slab_choose(t);
     if (c.min_block_bytes > c.slab_bytes)
         c.min_block_bytes = 0; /* such a model is refused by br_kv_shape_add, with the numbers */
-    if (c.host_bytes) {
-        int access = t->dev->ops->timed ? PROT_NONE : PROT_READ | PROT_WRITE;
-        t->host_kv = mmap(NULL, c.host_bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (t->host_kv == MAP_FAILED) {
-            t->host_kv = NULL;
-            return br_err_errno(err, BR_ENOMEM, "%" PRIu64 " bytes of host memory for KV", c.host_bytes);
-        }
-    }
+    if (c.host_bytes && host_kv_reserve(t, c.host_bytes, err))
+        return err->code;
     rc = br_kv_create(&c, &t->kv, err);
     if (rc == 0)
         rc = turn_disk_open(t, c.min_block_bytes > BR_KV_TOKENS ? c.min_block_bytes : BR_KV_TOKENS, err);
@@ -256,11 +267,14 @@ static void device_release(struct br_turn *t)
         ops->event_destroy(t->step_done);
     if (t->moved)
         ops->event_destroy(t->moved);
+    if (t->handed)
+        ops->event_destroy(t->handed);
     ops->destroy(t->dev);
 }
 
 void turn_release(struct br_turn *t)
 {
+    turn_hand_release(t);
     seqs_release(t);
     br_residency_destroy(t->residency);
     turn_models_release(t);
@@ -273,8 +287,7 @@ void turn_release(struct br_turn *t)
         br_kv_destroy(t->kv);
     if (t->dev)
         device_release(t);
-    if (t->host_kv)
-        munmap(t->host_kv, t->config.host_kv_bytes);
+    br_pages_free(t->host_kv, t->config.host_kv_bytes);
     free(t->logits);
     free(t->published_slots);
     pthread_mutex_destroy(&t->published_mutex);

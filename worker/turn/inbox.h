@@ -11,6 +11,7 @@ enum inbox_kind {
     INBOX_ADD,
     INBOX_CANCEL,
     INBOX_FORGET,
+    INBOX_HAND_OVER,
     INBOX_ADOPT,
     INBOX_PAUSE,
     INBOX_RESUME,
@@ -27,6 +28,7 @@ struct inbox_command {
     int32_t *ids;             /* add: owned, [n_ids] output tokens so far */
     uint32_t n_ids;
     int64_t arrival_ns; /* add: on the monotonic clock */
+    uint32_t from;      /* add: the device of this node that has its KV + 1; 0: none */
     uint32_t model;     /* terms */
     struct br_turn_terms terms;
     struct br_turn_order order;

@@ -20,6 +20,7 @@ enum {
     TURN_MAX_SWAPS = 256,  /* under way at once */
     TURN_ROW_BUCKETS = 20, /* step times are kept by log2 of a step's rows */
     TURN_MAX_LOADS = 64,   /* asked for and not there yet */
+    TURN_MAX_OUTS = 64,
     TURN_MAX_FRUITLESS = 11,
     TURN_MAX_DISK_MOVES = 16,
     TURN_LEAST_TOKENS = 300, /* of KV beside a model's weights: what the policies keep free for growth */
@@ -73,6 +74,11 @@ struct turn_seq {
     bool wants_out;             /* a swap-out that waits for copies under way */
     bool cancelled;             /* ends at the next boundary */
     bool forgotten;             /* ... without an output */
+    int32_t hand_place;         /* of its parcel + 1: it is handed over when it ends; 0: it is not */
+    uint32_t hand_from;         /* the device that hands it over + 1; 0: none */
+    int64_t hand_until_ns;      /* when that has to have said something */
+    bool hand_waits;            /* it has not yet */
+    uint32_t n_handed;          /* tokens that came so, and that the core has not heard of */
 };
 
 struct turn_swap {
@@ -124,7 +130,8 @@ struct turn_busy {
 
 struct turn_step {
     bool on;
-    bool cold; /* it waited: started before all of its weights were there */
+    bool cold;   /* it waited: started before all of its weights were there */
+    bool handed; /* KV came in from another device for it */
     uint32_t slot, n, rows;
     int64_t start_ns;
     uint32_t seq[BR_DEV_MAX_ITEMS];
@@ -174,6 +181,9 @@ struct br_turn {
     uint64_t kv_end, kv_most; /* KV lies in front of this offset in memory; bytes it may take at most */
     uint64_t planned;         /* bytes of memory that the policy plans with */
     uint32_t n_wants;         /* swaps held back */
+    struct turn_hand_out *outs[TURN_MAX_OUTS];
+    uint32_t n_outs, n_expected; /* parcels: copied to; waited for by sequences */
+    struct br_event *handed;
 
     struct turn_load loads[TURN_MAX_LOADS];
     uint32_t n_loads;
@@ -281,6 +291,24 @@ void turn_swap_fetch(struct br_turn *t, uint32_t index, const struct br_kv_swap 
 enum kv_room turn_kv_victim(struct br_turn *t, uint32_t slot, int32_t index, uint32_t keep);
 /* Device addresses of the sequence's blocks. */
 void turn_block_table(struct br_turn *t, struct turn_seq *s);
+
+/* hand_over.c */
+enum turn_hand {
+    HAND_NOTHING, /* go on without */
+    HAND_COMING,
+    HAND_HERE,
+};
+void turn_hand_announce(struct br_turn *t, struct turn_seq *s, uint64_t seq); /* s NULL: there is nothing of it */
+void turn_hand_out(struct br_turn *t, struct turn_seq *s);                    /* the sequence ends: takes its KV */
+void turn_hand_release(struct br_turn *t);
+void turn_hand_expect(struct br_turn *t, struct turn_seq *s, uint32_t from);
+void turn_hand_forget(struct br_turn *t, struct turn_seq *s);
+/* Before a sequence's first rows; *out is the parcel when it is HERE. */
+enum turn_hand turn_hand_look(struct br_turn *t, uint32_t index, struct br_parcel *out);
+/* Into the sequence's device blocks, which have to be there. If it is not what it should be, there is no KV after it.
+ */
+void turn_hand_in(struct br_turn *t, uint32_t index, const struct br_parcel *parcel);
+void turn_hand_poll(struct br_turn *t);
 
 /* room.c: the one memory, where weights and KV meet. */
 /* Lets both have what lies between them. To be called before either is asked what it has room for. */

@@ -207,7 +207,7 @@ static void kv_gone(struct br_turn *t, uint32_t index)
 {
     struct turn_seq *s = &t->seqs[index];
     wants(t, index, false, false);
-    s->n_blocks = s->n_kv = s->n_known = 0;
+    s->n_blocks = s->n_kv = s->n_known = s->n_handed = 0;
     t->stats.drops++;
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_RESET, .slot = s->slot, .seq = index, .tokens = s->n_ids});
     turn_kv_where(t, index);

@@ -31,6 +31,7 @@ void turn_emit(struct br_turn *t, const struct turn_seq *s, const struct br_toke
 
 static void seq_release(struct br_turn *t, struct turn_seq *s)
 {
+    turn_hand_forget(t, s);
     turn_kv_forget(t, (uint32_t)(s - t->seqs));
     if (s->watch)
         br_end_watch_destroy(s->watch);
@@ -53,6 +54,8 @@ void turn_seq_end(struct br_turn *t, uint32_t index, const struct br_token *toke
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_END, .slot = s->slot, .seq = index});
     if (!s->forgotten)
         turn_emit(t, s, token, end, error);
+    if (s->hand_place)
+        turn_hand_out(t, s);
     seq_release(t, s);
 }
 
@@ -199,8 +202,10 @@ static void seq_start(struct br_turn *t, struct inbox_command *c, uint32_t slot,
         return;
     }
     t->stats.prompt_tokens += s->n_ids;
+    turn_hand_expect(t, s, c->from);
     seq_tell(t, (uint32_t)index);
-    turn_prefix_fetch(t, (uint32_t)index);
+    if (!s->hand_from) /* else it may come whole */
+        turn_prefix_fetch(t, (uint32_t)index);
 }
 
 void turn_seq_add(struct br_turn *t, struct inbox_command *c)

@@ -26,12 +26,31 @@ static bool kv_extend(struct br_turn *t, uint32_t index, uint32_t keep, uint32_t
     return true;
 }
 
+/* KV that another device hands over: rows that need not be computed. False: not in this step. */
+static bool handed_in(struct br_turn *t, const struct br_dev_item *item, uint32_t keep)
+{
+    struct turn_seq *s = &t->seqs[item->seq];
+    struct br_parcel parcel;
+    enum turn_hand hand = turn_hand_look(t, item->seq, &parcel);
+    uint32_t rows;
+    if (hand != HAND_HERE)
+        return hand == HAND_NOTHING;
+    rows = s->n_ids - parcel.label.tokens;
+    rows = item->tokens < rows ? item->tokens : rows;
+    if (!kv_extend(t, item->seq, keep, parcel.label.tokens + rows))
+        return false;
+    turn_hand_in(t, item->seq, &parcel);
+    t->step.handed = true;
+    return true;
+}
+
 static void item_pick(struct br_turn *t, const struct br_dev_item *item, uint32_t keep)
 {
     struct turn_step *step = &t->step;
     struct turn_seq *s = &t->seqs[item->seq];
     uint32_t rows;
-    if (!s->id || s->slot != step->slot || item->tokens == 0 || s->in_step || step->n == t->config.max_batch)
+    if (!s->id || s->slot != step->slot || item->tokens == 0 || s->in_step || step->n == t->config.max_batch ||
+        !handed_in(t, item, keep))
         return;
     turn_prefix_adopt(t, item->seq);
     rows = s->n_ids - s->n_kv;
@@ -98,6 +117,7 @@ bool turn_step_start(struct br_turn *t, uint32_t slot, const struct br_dev_item 
         return false;
     step->slot = slot;
     step->n = 0;
+    step->handed = false;
     keep = oldest_of(t, items, n);
     if (!turn_room_require(t, slot, keep))
         return false;
@@ -106,7 +126,7 @@ bool turn_step_start(struct br_turn *t, uint32_t slot, const struct br_dev_item 
     items_settle(t);
     if (step->n == 0)
         return false;
-    step->cold = !br_residency_ready(t->residency, slot);
+    step->cold = step->handed || !br_residency_ready(t->residency, slot);
     step->start_ns = br_now_ns();
     turn_room_settle(t, t->compute);
     if (br_engine_step(t->engine, t->models[slot].engine, t->compute, step->items, step->n, &err)) {
@@ -154,6 +174,10 @@ static void item_stepped(struct br_turn *t, uint32_t index, const struct br_step
                                         .seq = index,
                                         .tokens = item->n_ids,
                                         .emitted = item->want_logits});
+    if (s->n_handed) /* these were nobody's rows */
+        turn_tell(t, &(struct br_dev_event){
+                         .kind = BR_DEV_SEQ_STEPPED, .slot = s->slot, .seq = index, .tokens = s->n_handed});
+    s->n_handed = 0;
 }
 
 static void item_finish(struct br_turn *t, uint32_t index, const struct br_step_item *item)

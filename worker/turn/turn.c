@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "worker/turn/internal.h"
 
+static const int64_t HAND_POLL_NS = BR_NS_PER_MS;
 static const int64_t PUBLISH_NS = 100 * BR_NS_PER_MS; /* at every boundary, and in a long step this often */
 
 void turn_tell(struct br_turn *t, const struct br_dev_event *event)
@@ -34,9 +35,16 @@ static void command_cancel(struct br_turn *t, const struct inbox_command *c)
     if (!s || (c->kind == INBOX_CANCEL && c->fence < s->fence))
         return;
     s->cancelled = true;
-    s->forgotten = s->forgotten || c->kind == INBOX_FORGET;
+    s->forgotten = s->forgotten || c->kind != INBOX_CANCEL;
     if (!s->in_step)
         turn_seq_end(t, (uint32_t)index, NULL, BR_END_CANCELLED, NULL);
+}
+
+static void command_hand_over(struct br_turn *t, const struct inbox_command *c)
+{
+    int32_t index = turn_seq_find(t, c->seq);
+    turn_hand_announce(t, index < 0 ? NULL : &t->seqs[index], c->seq);
+    command_cancel(t, c);
 }
 
 static void command_adopt(struct br_turn *t, const struct inbox_command *c)
@@ -77,6 +85,9 @@ static void take_commands(struct br_turn *t)
         case INBOX_FORGET:
             command_cancel(t, &c);
             break;
+        case INBOX_HAND_OVER:
+            command_hand_over(t, &c);
+            break;
         case INBOX_ADOPT:
             command_adopt(t, &c);
             break;
@@ -110,6 +121,7 @@ static void take_events(struct br_turn *t)
     if (t->step.on && t->dev->ops->event_done(t->step_done))
         turn_step_finish(t);
     turn_orders_go(t);
+    turn_hand_poll(t);
     if (!t->changed)
         return;
     turn_swaps_go(t); /* room may have become free */
@@ -173,6 +185,8 @@ static int64_t wait_ns(const struct br_turn *t)
         until_ns = sooner(until_ns, now_ns + TURN_ORDER_NS);
     if (under_way(t) && !ops->stream_notify)
         until_ns = sooner(until_ns, ops->next_ns ? ops->next_ns(t->dev) : now_ns + TURN_POLL_NS);
+    if (t->n_expected)
+        until_ns = sooner(until_ns, now_ns + HAND_POLL_NS);
     if (until_ns < 0 || until_ns == INT64_MAX)
         return -1;
     return until_ns < now_ns ? 0 : until_ns - now_ns;
@@ -247,8 +261,8 @@ void br_turn_destroy(struct br_turn *t)
     turn_release(t);
 }
 
-void br_turn_add(struct br_turn *t, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
-                 double age_s)
+static void add(struct br_turn *t, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
+                double age_s, uint32_t from)
 {
     struct inbox_command c = {.kind = INBOX_ADD, .seq = spec->id, .fence = fence, .n_ids = n};
     c.spec = br_malloc(sizeof *c.spec);
@@ -258,7 +272,20 @@ void br_turn_add(struct br_turn *t, struct br_seq_spec *spec, uint64_t fence, co
     if (n)
         memcpy(c.ids, ids, n * sizeof *ids);
     c.arrival_ns = br_now_ns() - (int64_t)(age_s * 1e9);
+    c.from = from;
     send(t, c);
+}
+
+void br_turn_add(struct br_turn *t, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
+                 double age_s)
+{
+    add(t, spec, fence, ids, n, age_s, 0);
+}
+
+void br_turn_add_from(struct br_turn *t, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
+                      double age_s, uint32_t device)
+{
+    add(t, spec, fence, ids, n, age_s, device + 1);
 }
 
 void br_turn_cancel(struct br_turn *t, uint64_t seq, uint64_t fence)
@@ -269,6 +296,11 @@ void br_turn_cancel(struct br_turn *t, uint64_t seq, uint64_t fence)
 void br_turn_forget(struct br_turn *t, uint64_t seq)
 {
     send(t, (struct inbox_command){.kind = INBOX_FORGET, .seq = seq});
+}
+
+void br_turn_hand_over(struct br_turn *t, uint64_t seq)
+{
+    send(t, (struct inbox_command){.kind = INBOX_HAND_OVER, .seq = seq});
 }
 
 void br_turn_adopt(struct br_turn *t, uint64_t seq, uint64_t fence)

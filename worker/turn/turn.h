@@ -11,6 +11,7 @@
 #include "scheduler/core/step_cost.h"
 #include "text/tokenizer.h"
 #include "worker/device/device.h"
+#include "worker/turn/parcels.h"
 #include "worker/weights/image.h"
 
 struct br_turn;
@@ -32,6 +33,7 @@ struct br_turn_config {
     uint64_t kv_disk_bytes, kv_disk_offset; /* this device's part of it; 0 bytes: none */
     bool prefix_cache;                      /* what is known of a prompt's beginning is not computed again */
     uint64_t chunk_bytes;                   /* of a load, of slack; 0: what the link carries in 20 ms */
+    struct br_parcels *parcels; /* borrowed: KV to and from other devices of the node; NULL: there are none */
     /* Tests and kinds of devices: makes the device; NULL: the CPU. */
     int (*device_create)(const struct br_device_config *config, struct br_device **out, struct br_err *err);
     struct br_trace *trace; /* borrowed: what the device does, as group trace_group of it; NULL: nobody looks */
@@ -118,10 +120,15 @@ const struct br_device *br_turn_device(const struct br_turn *turn); /* read only
  * is newer. Whatever is wrong with it comes as an output with BR_END_FAILED. */
 void br_turn_add(struct br_turn *turn, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
                  double age_s);
+/* The same of a sequence that another device of this node hands over: its KV is taken from there if it comes. */
+void br_turn_add_from(struct br_turn *turn, struct br_seq_spec *spec, uint64_t fence, const int32_t *ids, uint32_t n,
+                      double age_s, uint32_t device);
 /* Ends the sequence with BR_END_CANCELLED, within one step; ignored when fence is older than the sequence's. */
 void br_turn_cancel(struct br_turn *turn, uint64_t seq, uint64_t fence);
 /* Like cancel, whatever the fence, and without an output: nobody wants it any more. */
 void br_turn_forget(struct br_turn *turn, uint64_t seq);
+/* The same, and its KV goes to the node's parcels, for the device that it goes on on. */
+void br_turn_hand_over(struct br_turn *turn, uint64_t seq);
 void br_turn_adopt(struct br_turn *turn, uint64_t seq, uint64_t fence);
 /* Its reader is slow: its deadline clock stands still and it gets no rows, until it is resumed. Ignored when the fence
  * is older than the sequence's, or the sequence is not here. */
@@ -172,6 +179,9 @@ struct br_turn_stats {
     uint64_t kv_disk_failures, kv_disk_damaged; /* moves; of them for a wrong checksum */
     uint64_t prefixes_in;                       /* that were found on the host and came in */
     uint64_t prompt_tokens, cached_tokens;      /* to prefill, of all sequences; of which a known prefix had */
+    uint64_t handed_out_bytes, handed_in_bytes, handed_tokens; /* of KV, to and from other devices of the node */
+    uint64_t handed_damaged;                                   /* found by a checksum, and computed again */
+    double handed_in_s;
     double compute_s, stalled_s, wall_s;
     double stalled_weights_s, stalled_compaction_s, stalled_kv_s, stalled_room_s, stalled_other_s;
     double load_s, kv_in_s, kv_out_s; /* while at least one was under way; loads: of policies that plan memory */

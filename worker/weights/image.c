@@ -326,3 +326,34 @@ int image_fill(struct br_weight_image *image, struct br_err *err)
     free(loads);
     return rc;
 }
+
+static uint64_t device_bit(const struct br_weight_image *image)
+{
+    int32_t device = image->books->store->config.device;
+    return device < 0 ? 0 : 1ull << device;
+}
+
+/* Says that it is used before it looks: br_weight_image_drop. */
+bool image_use_begin(const struct br_weight_image *image, uint32_t unit)
+{
+    struct br_image_books *b = image->books;
+    struct br_image_state *s = image_state(image, unit);
+    bool cached;
+    pthread_mutex_lock(&b->lock);
+    b->uses[unit]++;
+    atomic_fetch_or(&s->users, device_bit(image));
+    cached = br_weight_image_has(image, unit);
+    if (!cached && --b->uses[unit] == 0)
+        atomic_fetch_and(&s->users, ~device_bit(image));
+    pthread_mutex_unlock(&b->lock);
+    return cached;
+}
+
+void image_use_end(const struct br_weight_image *image, uint32_t unit)
+{
+    struct br_image_books *b = image->books;
+    pthread_mutex_lock(&b->lock);
+    if (--b->uses[unit] == 0)
+        atomic_fetch_and(&image_state(image, unit)->users, ~device_bit(image));
+    pthread_mutex_unlock(&b->lock);
+}

@@ -68,6 +68,9 @@ void image_fail(const struct br_weight_image *image, const struct br_err *err);
 int image_claim(const struct br_weight_image *image, uint32_t unit);
 void image_unclaim(const struct br_weight_image *image, uint32_t unit); /* and frees what was written */
 void image_commit(const struct br_weight_image *image, uint32_t unit);
+/* The unit stays in the cache until the end; false: it is not there. */
+bool image_use_begin(const struct br_weight_image *image, uint32_t unit);
+void image_use_end(const struct br_weight_image *image, uint32_t unit);
 /* What a load has read is what the unit was before, if it is known; noted if not. */
 int image_accept(const struct br_weight_image *image, const struct br_unit_load *load, struct br_err *err);
 /* The checksum is what the record says; noted as verified now. */

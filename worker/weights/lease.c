@@ -211,36 +211,6 @@ static void on_load(struct br_unit_load *load)
 
 /* ---- acquiring ---- */
 
-static uint64_t device_bit(const struct br_lease *l)
-{
-    int32_t device = store_of(l)->config.device;
-    return device < 0 ? 0 : 1ull << device;
-}
-
-/* False: it is not there. Says that it is used before it looks: br_weight_image_drop. */
-static bool use_begin(struct br_lease *l)
-{
-    struct br_image_books *b = l->image->books;
-    struct br_image_state *s = image_state(l->image, l->unit);
-    pthread_mutex_lock(&b->lock);
-    b->uses[l->unit]++;
-    atomic_fetch_or(&s->users, device_bit(l));
-    l->cached = br_weight_image_has(l->image, l->unit);
-    if (!l->cached && --b->uses[l->unit] == 0)
-        atomic_fetch_and(&s->users, ~device_bit(l));
-    pthread_mutex_unlock(&b->lock);
-    return l->cached;
-}
-
-static void use_end(struct br_lease *l)
-{
-    struct br_image_books *b = l->image->books;
-    pthread_mutex_lock(&b->lock);
-    if (--b->uses[l->unit] == 0)
-        atomic_fetch_and(&image_state(l->image, l->unit)->users, ~device_bit(l));
-    pthread_mutex_unlock(&b->lock);
-}
-
 static void pool_holds(struct br_lease *l)
 {
     struct br_weight_store *s = store_of(l);
@@ -316,7 +286,8 @@ struct br_lease *br_lease_acquire(const struct br_weight_image *image, uint32_t 
     l->load.bytes = br_layout_unit_bytes(&image->layout, unit);
     l->load.done = on_load;
     l->load.ctx = l;
-    if (use_begin(l))
+    l->cached = image_use_begin(image, unit);
+    if (l->cached)
         cached_begin(l);
     else
         missing_begin(l);
@@ -354,7 +325,7 @@ int br_lease_wait(struct br_lease *l)
 void br_lease_release(struct br_lease *l)
 {
     if (l->cached)
-        use_end(l);
+        image_use_end(l->image, l->unit);
     lease_unref(l);
 }
 
@@ -391,7 +362,7 @@ static int ring_make(struct br_weight_store *s, uint64_t slot, struct br_err *er
     uint64_t staging = s->config.staging_bytes, slots = staging ? staging / slot : RING_SLOTS;
     s->n_slots = slots > RING_MAX_SLOTS ? RING_MAX_SLOTS : (uint32_t)slots;
     s->ring_bytes = s->n_slots * slot;
-    s->ring = br_memory_private(s->ring_bytes);
+    s->ring = br_pages_alloc(s->ring_bytes, NULL);
     if (!s->ring) {
         s->n_slots = 0;
         return br_err_errno(err, BR_ENOMEM, "host-staging: %d slots of %" PRIu64 " bytes", RING_SLOTS, slot);

@@ -18,21 +18,6 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* An address space of `bytes` that begins `offset` behind a huge page's edge. */
-static unsigned char *space_find(uint64_t offset, uint64_t bytes)
-{
-    uint64_t room = bytes + 2ull * BR_HUGE_PAGE, head;
-    unsigned char *at = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
-        return NULL;
-    head = (BR_HUGE_PAGE - (uintptr_t)at % BR_HUGE_PAGE) % BR_HUGE_PAGE + offset % BR_HUGE_PAGE;
-    if (head)
-        munmap(at, head);
-    if (room - head > bytes)
-        munmap(at + head + bytes, room - head - bytes);
-    return at + head;
-}
-
 static uint64_t pages(uint64_t bytes)
 {
     return (bytes + BR_PAGE - 1) / BR_PAGE * BR_PAGE;
@@ -40,7 +25,7 @@ static uint64_t pages(uint64_t bytes)
 
 unsigned char *br_memory_map(int fd, uint64_t at, uint64_t bytes, bool writable)
 {
-    unsigned char *space = space_find(at, pages(bytes));
+    unsigned char *space = br_pages_space(at, pages(bytes));
     if (!space)
         return NULL;
     if (mmap(space, pages(bytes), writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED | MAP_FIXED, fd,
@@ -51,23 +36,6 @@ unsigned char *br_memory_map(int fd, uint64_t at, uint64_t bytes, bool writable)
         return NULL;
     }
     madvise(space, pages(bytes), MADV_HUGEPAGE); /* refused where there are none */
-    return space;
-}
-
-unsigned char *br_memory_private(uint64_t bytes)
-{
-    uint64_t huge = (bytes + BR_HUGE_PAGE - 1) / BR_HUGE_PAGE * BR_HUGE_PAGE;
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-    unsigned char *space = space_find(0, huge);
-    if (!space)
-        return NULL;
-    if (mmap(space, huge, PROT_READ | PROT_WRITE, flags | MAP_FIXED | MAP_HUGETLB, -1, 0) != MAP_FAILED)
-        return space;
-    if (mmap(space, huge, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0) == MAP_FAILED) {
-        munmap(space, huge);
-        return NULL;
-    }
-    madvise(space, huge, MADV_HUGEPAGE);
     return space;
 }
 

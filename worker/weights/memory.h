@@ -6,14 +6,11 @@
 #include <stdint.h>
 
 #include "base/err.h"
-
-enum { BR_PAGE = 4096, BR_HUGE_PAGE = 2 << 20 };
+#include "base/pages.h"
 
 /* Maps [at, at + bytes) of a file (at: a multiple of BR_PAGE), shared, so that huge pages of the file can be huge pages
  * of the mapping, and asks for them. NULL: errno says why. */
 unsigned char *br_memory_map(int fd, uint64_t at, uint64_t bytes, bool writable);
-/* Memory without a file, on huge pages: reserved ones (MAP_HUGETLB) if the system has some, else advised ones. */
-unsigned char *br_memory_private(uint64_t bytes);
 void br_memory_unmap(const void *at, uint64_t bytes);
 
 /* Writes all of it. BR_ENOMEM: the file system has no room. So a file is filled without a fault for each page, without

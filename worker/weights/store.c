@@ -56,7 +56,7 @@ void br_weight_store_close(struct br_weight_store *s)
     if (!s)
         return;
     br_load_pool_destroy(s->pool);
-    br_memory_unmap(s->ring, s->ring_bytes);
+    br_pages_free(s->ring, s->ring_bytes);
     br_budget_close(s->budget);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);

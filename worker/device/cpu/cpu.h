@@ -2,6 +2,7 @@
 #ifndef BRIAREUS_WORKER_DEVICE_CPU_CPU_H
 #define BRIAREUS_WORKER_DEVICE_CPU_CPU_H
 
+#include "base/pages.h"
 #include "worker/device/cpu/isa.h"
 #include "worker/device/cpu/link.h"
 #include "worker/device/cpu/pool.h"
@@ -52,7 +53,7 @@ void cpu_copy(struct br_stream *stream, enum br_copy kind, void *dst, const void
 extern const struct br_kernels cpu_kernels;
 
 /* device.c: zeroed, on 2 MiB pages where the system gives them; NULL: no memory. */
-void *cpu_map(uint64_t bytes);
+void *cpu_map(uint64_t bytes, enum br_pages *got);
 void cpu_unmap(void *at, uint64_t bytes);
 
 #endif

@@ -1,36 +1,23 @@
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "worker/device/cpu/cpu.h"
 
 enum { MAX_THREADS = 1024, COPY_THREADS = 4 };
-static const uint64_t HUGE_PAGE = 2ull << 20;
+enum { VECTOR_BYTES = 64 }; /* vectors may read past the last element */
 
-static uint64_t mapped_bytes(uint64_t bytes)
+void *cpu_map(uint64_t bytes, enum br_pages *got)
 {
-    return (bytes + 64 + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE; /* 64: vectors may read past the last element */
-}
-
-void *cpu_map(uint64_t bytes)
-{
-    uint64_t size = mapped_bytes(bytes);
-    char *at = mmap(NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED)
-        return NULL;
-    uint64_t before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE;
-    if (before)
-        munmap(at, before);
-    munmap(at + before + size, HUGE_PAGE - before);
-    madvise(at + before, size, MADV_HUGEPAGE);
-    return at + before;
+    return br_pages_alloc(bytes + VECTOR_BYTES, got);
 }
 
 void cpu_unmap(void *at, uint64_t bytes)
 {
-    munmap(at, mapped_bytes(bytes));
+    br_pages_free(at, bytes + VECTOR_BYTES);
 }
 
 static void device_free(struct cpu_device *dev)
@@ -83,11 +70,13 @@ static struct cpu_device *device_alloc(const struct br_device_config *config, co
 static int device_reserve(struct cpu_device *dev, struct br_err *err)
 {
     uint64_t bytes = dev->base.config.memory_bytes;
-    dev->mapping = cpu_map(bytes);
+    enum br_pages pages;
+    dev->mapping = cpu_map(bytes, &pages);
     if (!dev->mapping)
         return br_err_errno(err, BR_ENOMEM, "cannot reserve %llu bytes of device memory", (unsigned long long)bytes);
     dev->base.memory = (uintptr_t)dev->mapping;
     dev->base.reservations++;
+    br_log(BR_INFO, "device_memory", "bytes=%" PRIu64 " pages=%s", bytes, br_pages_name(pages));
     return 0;
 }
 

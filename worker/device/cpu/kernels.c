@@ -12,7 +12,7 @@ static const struct cpu_kernel_set *kernel_set(const struct cpu_device *dev, enu
 static int scratch_alloc(struct br_device *dev, uint64_t bytes, br_devptr *out, struct br_err *err)
 {
     (void)dev;
-    void *at = cpu_map(bytes);
+    void *at = cpu_map(bytes, NULL);
     if (!at)
         return br_err_errno(err, BR_ENOMEM, "cannot take %llu bytes of scratch", (unsigned long long)bytes);
     *out = (uintptr_t)at;

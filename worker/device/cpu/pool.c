@@ -196,7 +196,7 @@ int cpu_pool_create(uint32_t threads, uint64_t scratch_bytes, struct cpu_pool **
     for (uint32_t i = 0; i < threads; i++) {
         struct helper *helper = &pool->helper[i];
         helper->pool = pool;
-        helper->scratch = cpu_map(scratch_bytes);
+        helper->scratch = cpu_map(scratch_bytes, NULL);
         if (!helper->scratch || (i > 0 && pthread_create(&helper->thread, NULL, helper_main, helper))) {
             pool_stop(pool, i);
             pool_free(pool);

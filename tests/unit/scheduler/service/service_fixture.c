@@ -135,7 +135,7 @@ static void on_connected(void *ctx)
     seq.fence = d->running_fence;
     seq.tokens = d->running_tokens;
     hello.version = BR_LINK_VERSION;
-    hello.node = (char *)"n";
+    hello.node = (char *)(d->node ? d->node : "n");
     hello.device = d->number;
     hello.kind = (char *)"cpu";
     hello.incarnation = d->incarnation;
@@ -165,11 +165,13 @@ static void on_frame(void *ctx, const Briareus__Frame *frame)
     if (frame->body_case == BRIAREUS__FRAME__BODY_ASSIGN) {
         const Briareus__Assign *a = frame->assign;
         assert_true(d->n_assigns < FIX_MAX_ASSIGNS);
+        d->kv_from = a->kv_from;
         d->assigns[d->n_assigns++] =
             (struct fix_assign){a->spec->id, a->fence, a->tokens ? (uint32_t)a->tokens->n_tokens : 0, a->age_s};
     } else if (frame->body_case == BRIAREUS__FRAME__BODY_CANCEL) {
         d->n_cancels++;
         d->n_forgotten += frame->cancel->forget;
+        d->n_handed += frame->cancel->hand_over;
         d->cancelled = frame->cancel->seq;
     } else if (frame->body_case == BRIAREUS__FRAME__BODY_PAUSE) {
         d->n_pauses++;

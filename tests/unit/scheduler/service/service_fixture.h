@@ -16,6 +16,7 @@ struct fix_assign {
 
 struct fix_device {
     struct fixture *f;
+    const char *node; /* NULL: "n" */
     uint32_t number;
     uint64_t incarnation;
     double step_s;         /* of both models; 0: 10 ms */
@@ -24,7 +25,8 @@ struct fix_device {
     struct fix_assign assigns[FIX_MAX_ASSIGNS];
     uint32_t n_assigns, n_cancels, n_welcomes, n_adopted, acknowledged;
     uint64_t cancelled;
-    uint32_t n_forgotten; /* of the cancels */
+    uint32_t n_forgotten, n_handed; /* of the cancels; of these, with KV to be handed over */
+    uint32_t kv_from;               /* of the last assign */
     uint32_t n_pauses, n_resumes, n_terms;
     uint64_t paced;
     double ttft_s, weight; /* of model m2, as told by the last terms */

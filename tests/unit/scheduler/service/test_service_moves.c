@@ -46,12 +46,11 @@ static void a_slot_moves_to_an_empty_device(void **state)
 }
 
 /* Moved while it runs: the new device is told the tokens so far, the client gets each once. */
-static void a_running_sequence_moves_behind_its_tokens(void **state)
+static void moves_behind_its_tokens(const char *other_node)
 {
     struct fixture f;
-    struct fix_device a = {.step_s = 0.03}, b = {.step_s = 0.03};
+    struct fix_device a = {.step_s = 0.03}, b = {.step_s = 0.03, .node = other_node};
     struct fix_client c[2];
-    (void)state;
     fixture_open(&f, 5, 16);
     device_connect(&f, &a, 0, 1);
     client_ask_with(&f, &c[0], "m", "");
@@ -63,12 +62,23 @@ static void a_running_sequence_moves_behind_its_tokens(void **state)
     device_connect(&f, &b, 1, 1);
     FIX_UNTIL(&f, b.n_assigns == 1);
     assert_int_equal(b.assigns[0].tokens, 3);
+    assert_int_equal(a.n_handed, other_node ? 0 : 1);
+    assert_int_equal(b.kv_from, other_node ? 0 : 1); /* device 0 */
+    assert_int_equal(a.kv_from, 0);
     device_tokens(&b, b.assigns[0].seq, b.assigns[0].fence, 3, 5, BR_END_LENGTH);
     FIX_UNTIL(&f, c[0].done || c[1].done);
     assert_true((c[0].done ? c[0] : c[1]).tokens == 8 && (c[0].done ? c[0] : c[1]).ok);
     device_leave(&a);
     device_leave(&b);
     fixture_close(&f);
+}
+
+/* Within a node its KV is handed over, to another node it is computed again. */
+static void a_running_sequence_moves_behind_its_tokens(void **state)
+{
+    (void)state;
+    moves_behind_its_tokens(NULL);
+    moves_behind_its_tokens("elsewhere");
 }
 
 /* The client leaves while the lease for the new device is under way: nothing of it is left to be recovered. */

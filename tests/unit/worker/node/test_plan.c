@@ -41,6 +41,7 @@ static void test_round_trip(void **state)
     plan.config.numeric = BR_NUMERIC_F32;
     plan.spent.disk_bytes = (1ull << 40) + 1;
     plan.spent.disk_s = 1.25;
+    plan.parcels = plan.config.huge_pages = true;
     assert_int_equal(node_plan_write(&plan, &fd, &err), 0);
     assert_int_equal(node_plan_read(fd, &back, &err), 0);
     close(fd);
@@ -58,6 +59,7 @@ static void test_round_trip(void **state)
     assert_int_equal(back.config.numeric, BR_NUMERIC_F32);
     assert_int_equal(back.spent.disk_bytes, (1ull << 40) + 1);
     assert_true(back.spent.disk_s == 1.25);
+    assert_true(back.parcels && back.config.huge_pages);
     assert_int_equal(back.spent.checked_bytes, 0);
     assert_string_equal(back.config.kv_disk, "/x/kv");
     assert_int_equal(back.kv_disk_bytes, 1 << 18);

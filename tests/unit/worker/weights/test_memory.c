@@ -31,7 +31,7 @@ static int pin_too_much(void *ctx)
 {
     const struct rlimit limit = {65536, 65536};
     struct br_err err;
-    unsigned char *at = br_memory_private(1 << 20);
+    unsigned char *at = br_pages_alloc(1 << 20, NULL);
     (void)ctx;
     if (!at || setrlimit(RLIMIT_MEMLOCK, &limit) < 0 || (getuid() == 0 && setresuid(65534, 65534, 65534) < 0))
         return 2;
@@ -153,7 +153,7 @@ static void mappings_lie_where_huge_pages_fit(void **state)
     assert_int_equal(ftruncate(fd, 16 << 20), 0);
     whole = br_memory_map(fd, 0, 16 << 20, true);
     part = br_memory_map(fd, 3 << 20, 5 << 20, true);
-    alone = br_memory_private(3 << 20);
+    alone = br_pages_alloc(3 << 20, NULL);
     assert_non_null(whole);
     assert_non_null(part);
     assert_non_null(alone);
@@ -165,7 +165,7 @@ static void mappings_lie_where_huge_pages_fit(void **state)
     assert_true(br_memory_spread(whole, 16 << 20) >= 1);
     br_memory_unmap(whole, 16 << 20);
     br_memory_unmap(part, 5 << 20);
-    br_memory_unmap(alone, 4 << 20); /* rounded up to whole huge pages */
+    br_pages_free(alone, 3 << 20);
     close(fd);
 }
 

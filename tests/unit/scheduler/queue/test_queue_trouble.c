@@ -468,7 +468,7 @@ static void test_throughput(void **state)
         figure_push(&figures[i]);
     }
     WAIT_UNTIL(&g_loop, g_figure_done == FIGURE_CALLS);
-    printf("appends of 8 tokens, depth %d, appendfsync everysec: %.0f/s\n", FIGURE_DEPTH,
+    printf("appends of 8 tokens, depth %d, appendfsync no: %.0f/s\n", FIGURE_DEPTH,
            FIGURE_CALLS / (br_now_s() - start_s));
 }
 

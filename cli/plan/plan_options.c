@@ -53,6 +53,10 @@ static const struct br_option g_table[] = {
      "KIND: fitted (to measurements), ideal (the policies' comparison), or the FILE of `briareus model bench --json`: "
      "its "
      "device is then a kind for --gpu, the only one when none is said"},
+    {"kv-count", BR_OPT_STRING, AT(kv_count), "blocks", 0, 0,
+     "HOW: blocks (as a worker keeps KV, moves it to the host and computes it again on another device) or tokens "
+     "(nothing "
+     "is rounded up and such moves cost nothing, as in the policies' comparison)"},
     {"memory-use", BR_OPT_NUMBER, AT(memory_use), ".9", .1, 1,
      "SHARE: of a GPU's memory for weights and KV, less 1 GB"},
     {"context", BR_OPT_UINT, AT(context), "4096", 1, 1e7, "N: tokens of KV that must fit beside a model"},

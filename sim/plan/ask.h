@@ -53,6 +53,8 @@ struct plan_ask {
                                            footprint.size.name, and their footprints have its bytes */
     const struct br_gpu *measured_gpu;  /* stands for that device in gpus */
     bool ideal_costs;   /* the idealised formulas of the policies' comparison instead of the fitted ones */
+    bool by_token;      /* KV is counted by token and out in no time, moves between devices cost nothing: as in the
+                           policies' comparison. Otherwise as a worker keeps and moves it: see sim_run.books */
     double memory_use;  /* share of a GPU's memory for weights and KV, before 1 GB is taken off */
     uint32_t context;   /* tokens of KV that have to fit beside the weights */
     double host_bytes;  /* of a node */

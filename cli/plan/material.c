@@ -236,6 +236,7 @@ int plan_material_make(const struct plan_options *o, struct plan_material *m, st
 {
     *m = (struct plan_material){.ask = {
                                     .shuffle = o->shuffle,
+                                    .one_kind = o->one_kind,
                                     .horizon_s = o->horizon_s,
                                     .margin_s = o->margin_s,
                                     .run_on_s = RUN_ON_S,

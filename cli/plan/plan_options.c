@@ -16,6 +16,8 @@ static const struct br_option g_table[] = {
      "WORDS: \"Qwen2.5-72B count=4 weights=int4 kv=fp8 rate=.1 cv=2 ttft=10s tbt=100ms tp=2 gpu=H20 prompt=540:.78 "
      "output=242:.6 name=N dedicated-tp=4\"; a catalogue name or a folder first, the rest as needed; may be repeated"},
     {"gpu", BR_OPT_LIST, AT(gpus), NULL, 0, 0, "NAME: kinds to compare, H20 when none is said"},
+    {"one-kind", BR_OPT_BOOL, AT(one_kind), NULL, 0, 0,
+     "with several kinds: each alone, without the search for a cheaper split of the models over two of them"},
     {"policy", BR_OPT_LIST, AT(policies), NULL, 0, 0,
      "NAME: slack, aegaeon, aegaeon-tuned, request, request-sjf, multiplex, dedicated; all but aegaeon-tuned and "
      "request-sjf when none is said"},

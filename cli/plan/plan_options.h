@@ -32,7 +32,7 @@ struct plan_options {
     /* out */
     char *json, *html, *trace;
     double trace_s;
-    bool curve, quiet, handicapped;
+    bool one_kind, curve, quiet, handicapped;
     /* not options */
     const char *scenario; /* borrowed from the command line */
 };

@@ -47,6 +47,7 @@ struct plan_ask {
 
     const struct br_gpu *gpus[PLAN_MAX_GPUS];
     uint32_t n_gpus;
+    bool one_kind; /* no split over several kinds is looked for */
     const char *policies[PLAN_MAX_POLICIES];
     uint32_t n_policies;
     const struct br_measured *measured; /* costs of a device of the user's own; NULL: none. Models are found in it by

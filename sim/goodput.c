@@ -66,6 +66,7 @@ int sim_scenario_run(const struct sim_search *search, uint32_t n_models, uint64_
         .horizon_s = sc->horizon_s,
         .margin_s = 60,
         .run_on_s = 150,
+        .books = search->books,
         .check = search->check,
         .late_stop = search->n_seeds * (1 - search->give_up),
     };

@@ -22,9 +22,9 @@ struct sim_search {
     struct br_pl_options options;
     uint64_t first_seed;
     uint32_t n_seeds;
-    uint32_t guess; /* where to begin */
-    double give_up; /* attainments below this need not be exact */
-    bool check;
+    uint32_t guess;    /* where to begin */
+    double give_up;    /* attainments below this need not be exact */
+    bool check, books; /* as of sim_run */
     /* found so far; < 0: not yet */
     double attainment[SIM_MAX_MODELS + 1];
     uint32_t n_runs;

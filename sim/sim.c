@@ -4,37 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim/heap.h"
+#include "base/buf.h"
+#include "sim/world.h"
 
-enum { SIM_ARRIVAL, SIM_STEP, SIM_LOAD, SIM_TICK };
-static const double SIM_TICK_S = .25;
-
-struct live { /* what the world knows of a sequence and the pool does not */
-    uint32_t request, made;
-    double last_s; /* of its last token */
-};
-
-struct device_clock {
-    double load_end_s;
-    double stalled_s; /* since when it has sequences and runs nothing; < 0: it is not so */
-};
-
-struct sim {
-    const struct sim_run *run;
-    struct sim_result *out;
-    struct br_pool *pool;
-    struct br_pl_actions *actions;
-    struct sim_heap heap;
-    struct live *live;   /* [max_seqs] */
-    uint32_t *free_seqs; /* [max_seqs] */
-    uint32_t n_free;
-    uint32_t *of_model; /* [n_models]: unfinished requests */
-    struct device_clock *clocks;
-    uint32_t n_active; /* models with unfinished requests */
-    double now_s, active_at_s, active_sum;
-    uint64_t ended, late;
-    double late_limit, ended_sum_s;
-};
+static const double SIM_TICK_S = .25, SIM_WAKE_S = .1;
 
 static bool counts(const struct sim *s, const struct sim_request *r)
 {
@@ -61,6 +34,8 @@ static void seq_forget(struct sim *s, uint32_t seq)
 {
     const struct sim_request *r = &s->run->requests[s->live[seq].request];
     request_seen(s, s->live[seq].made == r->output ? SIM_REQUEST_ENDED : SIM_REQUEST_LOST, s->live[seq].request);
+    if (s->books)
+        sim_books_drop(s->books, seq);
     active_note(s);
     s->n_active -= --s->of_model[r->model] == 0;
     if (counts(s, r))
@@ -98,6 +73,15 @@ static void token(struct sim *s, uint32_t seq)
     }
 }
 
+/* A device with books that has work and does none is asked again after a while, as the worker does. */
+static void wake_set(struct sim *s, uint32_t device)
+{
+    if (!s->books || s->clocks[device].wakes)
+        return;
+    s->clocks[device].wakes = true;
+    sim_heap_push(&s->heap, s->now_s + SIM_WAKE_S, SIM_WAKE, device);
+}
+
 /* Whether the device has work and does none, looked at after what may have changed it. */
 static void stall_note(struct sim *s, uint32_t device)
 {
@@ -114,6 +98,8 @@ static void stall_note(struct sim *s, uint32_t device)
     if (!stalled && to > clock->stalled_s)
         s->out->stalled += to - clock->stalled_s;
     clock->stalled_s = stalled ? s->now_s : -1;
+    if (stalled)
+        wake_set(s, device);
 }
 
 static void host_kv_note(struct sim *s)
@@ -122,7 +108,7 @@ static void host_kv_note(struct sim *s)
     for (uint32_t i = 0; i < s->run->pool.n_devices; i++)
         for (uint32_t k = 0; k < s->pool->devices[i].n_held; k++) {
             const struct br_pl_slot *slot = &s->pool->slots[s->pool->devices[i].held[k]];
-            bytes += (double)(slot->kv_all - slot->kv);
+            bytes += (double)(slot->kv_all - slot->kv) + (s->books ? (double)slot->kv_wait : 0);
         }
     if (bytes > s->out->host_kv_bytes)
         s->out->host_kv_bytes = bytes;
@@ -140,18 +126,39 @@ static double within(const struct sim *s, double end_s)
     return to > s->now_s ? to - s->now_s : 0;
 }
 
-static void load_begun(struct sim *s, uint32_t device)
+/* `bytes` come in. */
+static void load_begun(struct sim *s, uint32_t device, int64_t bytes)
 {
     const struct sim_observer *o = s->run->observer;
     const struct br_pl_device *d = &s->pool->devices[device];
-    double seconds = (double)d->link.bytes / d->hw.link_bytes_per_s;
-    s->clocks[device].load_end_s = s->now_s + seconds;
+    double seconds = (double)bytes / d->hw.link_bytes_per_s, end = s->now_s + room_wait_s(s, device, 0) + seconds;
+    s->clocks[device].load_end_s = end;
     s->out->link_busy += within(s, s->now_s + seconds);
-    s->out->bytes_loaded += (double)d->link.bytes;
-    sim_heap_push(&s->heap, s->now_s + seconds, SIM_LOAD, device);
+    s->out->bytes_loaded += (double)bytes;
+    sim_heap_push(&s->heap, end, SIM_LOAD, device);
     if (o && o->load_begun)
-        o->load_begun(o->ctx, s->now_s, s->now_s + seconds, device, model_of(s, d->link.slot), d->link.bytes,
-                      d->link.kv);
+        o->load_begun(o->ctx, s->now_s, end, device, model_of(s, d->link.slot), bytes, d->link.kv);
+}
+
+static void weights_begun(struct sim *s, uint32_t device)
+{
+    room_load(s, device);
+    load_begun(s, device, s->clocks[device].load_granted);
+}
+
+/* The moves in of this event's actions: one load a device. */
+static void coming_begun(struct sim *s)
+{
+    for (uint32_t i = 0; i < s->actions->n; i++) {
+        const struct br_pl_action *a = &s->actions->list[i];
+        struct device_clock *clock = &s->clocks[a->device];
+        if (a->kind != BR_PL_SWAP_IN || clock->coming_on || clock->n_coming == 0)
+            continue;
+        int64_t bytes = room_coming_begin(s, a->device);
+        clock->coming_on = clock->n_coming > 0;
+        if (clock->coming_on)
+            load_begun(s, a->device, bytes);
+    }
 }
 
 static void load_ended(const struct sim *s, uint32_t device)
@@ -166,7 +173,8 @@ static double streamed_until(const struct sim *s, uint32_t device)
 {
     const struct br_pl_device *d = &s->pool->devices[device];
     const struct br_pl_slot *slot = &s->pool->slots[d->step.slot];
-    int64_t miss = s->pool->models[slot->model].weights_bytes + slot->kv_all - slot->weights - slot->kv;
+    int64_t miss = s->pool->models[slot->model].weights_bytes - slot->weights;
+    miss += s->books ? 0 : slot->kv_all - slot->kv; /* with books KV moves in whole, and steps are of what is here */
     double from = s->now_s;
     if (d->link.slot == d->step.slot) {
         from = s->clocks[device].load_end_s;
@@ -179,8 +187,11 @@ static void step_begun(struct sim *s, uint32_t device)
 {
     const struct sim_observer *o = s->run->observer;
     const struct br_pl_running *step = &s->pool->devices[device].step;
+    if (!room_step(s, device))
+        return;
+    double wait_s = room_wait_s(s, device, 0);
     double switches = s->run->switch_s > 0 ? s->run->switch_s : br_pl_switch_s(s->pool);
-    double switch_s = step->switched ? switches : 0, end = s->now_s + step->cost_s + switch_s;
+    double switch_s = step->switched ? switches : 0, end = s->now_s + wait_s + step->cost_s + switch_s;
     double streamed = step->streamed ? streamed_until(s, device) + .002 : 0;
     end = end > streamed ? end : streamed;
     s->out->steps++;
@@ -210,7 +221,17 @@ static void obey(struct sim *s)
             step_begun(s, a->device);
             break;
         case BR_PL_LOAD:
-            load_begun(s, a->device);
+            weights_begun(s, a->device);
+            break;
+        case BR_PL_SWAP_IN:
+            room_coming_add(s, a->device, a->seq);
+            break;
+        case BR_PL_SWAP_OUT:
+            room_leaves(s, a->device, a->seq);
+            break;
+        case BR_PL_RECOMPUTE:
+            if (s->books)
+                sim_books_drop(s->books, a->seq);
             break;
         case BR_PL_REFUSE:
         case BR_PL_DROP:
@@ -220,7 +241,12 @@ static void obey(struct sim *s)
             seq_forget(s, a->seq);
             break;
         case BR_PL_EVICT:
+            if (s->books)
+                sim_books_evict(s->books, a->device, a->bytes);
             evicted(s, a);
+            break;
+        case BR_PL_ASSIGN:
+            room_assigned(s, a->device, a->seq);
             break;
         default: /* for those who have to move something themselves */
             break;
@@ -228,12 +254,28 @@ static void obey(struct sim *s)
         if (a->kind == BR_PL_ASSIGN || a->kind == BR_PL_STEP)
             stall_note(s, a->device);
     }
+    if (s->books)
+        coming_begun(s);
+}
+
+/* What the pool has to hear of its own actions comes when all of them are done, and may lead to more. */
+static void answers(struct sim *s)
+{
+    for (uint32_t i = 0; i < s->n_later; i++) {
+        struct br_pl_event event = s->later[i];
+        br_pl_step(s->pool, s->now_s, &event, s->actions);
+        obey(s);
+        if (event.kind == BR_PL_STEP_END)
+            stall_note(s, event.device);
+    }
+    s->n_later = 0;
 }
 
 static void tell(struct sim *s, struct br_pl_event event)
 {
     br_pl_step(s->pool, s->now_s, &event, s->actions);
     obey(s);
+    answers(s);
 }
 
 static int arrival(struct sim *s, uint32_t request, struct br_err *err)
@@ -253,24 +295,55 @@ static int arrival(struct sim *s, uint32_t request, struct br_err *err)
     return 0;
 }
 
-static void step_done(struct sim *s, uint32_t device)
+/* Some of its items found no room: the pool hears of each that ran. */
+static void step_over_in_part(struct sim *s, uint32_t device)
 {
     struct br_pl_running *step = &s->pool->devices[device].step;
-    const struct sim_observer *o = s->run->observer;
-    uint32_t ended[BR_PL_MAX_BATCH], n = 0;
-    if (o && o->step_ended)
-        o->step_ended(o->ctx, s->now_s, device, model_of(s, step->slot));
+    const struct device_clock *clock = &s->clocks[device];
+    for (uint32_t i = 0; i < step->n; i++) {
+        const struct br_pl_item *item = &step->items[i];
+        if (!clock->left_out[i])
+            br_pl_tell(s->pool, s->now_s,
+                       &(struct br_pl_event){
+                           .kind = BR_PL_STEPPED, .seq = item->seq, .rows = item->rows, .emitted = item->emits},
+                       s->actions);
+    }
+    br_pl_step(s->pool, s->now_s, &(struct br_pl_event){.kind = BR_PL_STEP_END, .device = device}, s->actions);
+}
+
+static bool left_out(const struct sim *s, uint32_t device, uint32_t item)
+{
+    return s->clocks[device].n_left_out && s->clocks[device].left_out[item];
+}
+
+static uint32_t tokens_out(struct sim *s, uint32_t device, uint32_t *ended)
+{
+    struct br_pl_running *step = &s->pool->devices[device].step;
+    uint32_t n = 0;
     for (uint32_t i = 0; i < step->n; i++) {
         struct br_pl_item *item = &step->items[i];
         const struct live *l = &s->live[item->seq];
-        if (!item->emits)
+        if (!item->emits || left_out(s, device, i))
             continue;
         token(s, item->seq);
         item->ended = l->made == s->run->requests[l->request].output;
         if (item->ended)
             ended[n++] = item->seq;
     }
-    br_pl_step(s->pool, s->now_s, &(struct br_pl_event){.kind = BR_PL_STEP_DONE, .device = device}, s->actions);
+    return n;
+}
+
+static void step_done(struct sim *s, uint32_t device)
+{
+    const struct sim_observer *o = s->run->observer;
+    uint32_t ended[BR_PL_MAX_BATCH];
+    if (o && o->step_ended)
+        o->step_ended(o->ctx, s->now_s, device, model_of(s, s->pool->devices[device].step.slot));
+    uint32_t n = tokens_out(s, device, ended);
+    if (s->clocks[device].n_left_out)
+        step_over_in_part(s, device);
+    else
+        br_pl_step(s->pool, s->now_s, &(struct br_pl_event){.kind = BR_PL_STEP_DONE, .device = device}, s->actions);
     for (uint32_t i = 0; i < n; i++) {
         const struct sim_request *r = &s->run->requests[s->live[ended[i]].request];
         if (counts(s, r)) {
@@ -280,7 +353,36 @@ static void step_done(struct sim *s, uint32_t device)
         seq_forget(s, ended[i]);
     }
     obey(s);
+    answers(s);
     stall_note(s, device);
+}
+
+static void load_done(struct sim *s, uint32_t device)
+{
+    struct device_clock *clock = &s->clocks[device];
+    load_ended(s, device);
+    if (clock->coming_on) {
+        clock->coming_on = false;
+        room_coming_done(s, device);
+        answers(s);
+        return;
+    }
+    bool part = s->books && clock->load_granted < s->pool->devices[device].link.bytes;
+    tell(s, (struct br_pl_event){
+                .kind = BR_PL_LOAD_DONE, .device = device, .partial = part, .bytes = clock->load_granted});
+}
+
+static void wake(struct sim *s, uint32_t device)
+{
+    s->clocks[device].wakes = false;
+    if (s->clocks[device].stalled_s < 0)
+        return;
+    br_pl_decide(s->pool, s->now_s, device, false, s->actions);
+    obey(s);
+    answers(s);
+    stall_note(s, device);
+    if (s->clocks[device].stalled_s >= 0)
+        wake_set(s, device);
 }
 
 static int happen(struct sim *s, const struct sim_event *e, struct br_err *err)
@@ -294,8 +396,10 @@ static int happen(struct sim *s, const struct sim_event *e, struct br_err *err)
         step_done(s, e->index);
         break;
     case SIM_LOAD:
-        load_ended(s, e->index);
-        tell(s, (struct br_pl_event){.kind = BR_PL_LOAD_DONE, .device = e->index});
+        load_done(s, e->index);
+        break;
+    case SIM_WAKE:
+        wake(s, e->index);
         break;
     case SIM_TICK:
         sim_heap_push(&s->heap, s->now_s + SIM_TICK_S, SIM_TICK, 0);
@@ -308,6 +412,14 @@ static int happen(struct sim *s, const struct sim_event *e, struct br_err *err)
     return 0;
 }
 
+/* The inside of kvcache's books is looked at less often: it takes as long as everything else together. */
+static int books_check(const struct sim *s, struct br_err *err)
+{
+    uint64_t turn = s->out->events / 64;
+    bool deep = s->out->events % 64 == 0;
+    return sim_books_check(s->books, s->pool, deep ? (int32_t)(turn % s->run->pool.n_devices) : -1, err);
+}
+
 static int loop(struct sim *s, struct br_err *err)
 {
     struct sim_event e;
@@ -316,6 +428,8 @@ static int loop(struct sim *s, struct br_err *err)
         int rc = happen(s, &e, err);
         if (rc == 0 && s->run->check)
             rc = br_pl_check(s->pool, err);
+        if (rc == 0 && s->run->check && s->books)
+            rc = books_check(s, err);
         if (rc < 0)
             return rc;
         if (s->late_limit > 0 && (double)s->late > s->late_limit)
@@ -351,29 +465,73 @@ static void finish(struct sim *s)
     out->in_flight_s = s->ended ? s->ended_sum_s / (double)s->ended : 0;
 }
 
+static int world_alloc(struct sim *s, const struct br_pl_config *config, struct br_err *err)
+{
+    s->heap.room = 3 * config->n_devices + 8;
+    s->heap.events = calloc(s->heap.room, sizeof *s->heap.events);
+    s->live = calloc(config->max_seqs, sizeof *s->live);
+    s->free_seqs = calloc(config->max_seqs, sizeof *s->free_seqs);
+    s->of_model = calloc(config->n_models, sizeof *s->of_model);
+    s->clocks = calloc(config->n_devices, sizeof *s->clocks);
+    s->actions = calloc(1, sizeof *s->actions);
+    if (!s->heap.events || !s->live || !s->free_seqs || !s->of_model || !s->clocks || !s->actions)
+        return br_err_set(err, BR_ENOMEM, "no memory for a simulation of %u requests", s->run->n_requests);
+    for (uint32_t i = 0; i < config->n_devices; i++)
+        s->clocks[i].stalled_s = -1;
+    for (uint32_t i = config->max_seqs; i-- > 0;)
+        s->free_seqs[s->n_free++] = i;
+    return 0;
+}
+
+static uint32_t longest(const struct sim_run *run)
+{
+    uint32_t tokens = 0;
+    for (uint32_t i = 0; i < run->n_requests; i++)
+        if (run->requests[i].prompt + run->requests[i].output > tokens)
+            tokens = run->requests[i].prompt + run->requests[i].output;
+    return tokens;
+}
+
+/* With books the pool plans as a worker's does: with memory in whole slabs, with what KV takes in them, and with moves
+ * of whole sequences. */
+static int pool_with_books(struct sim *s, struct br_pl_config *config, struct br_err *err)
+{
+    struct br_pl_model *models = br_calloc(config->n_models, sizeof *models);
+    struct br_pl_hardware *hardware = br_calloc(config->n_devices, sizeof *hardware);
+    int rc = sim_books_create(config, longest(s->run), &s->books, err);
+    for (uint32_t i = 0; rc == 0 && i < config->n_models; i++) {
+        models[i] = config->models[i];
+        models[i].kv_token_bytes = sim_books_token_bytes(s->books, i);
+    }
+    for (uint32_t i = 0; rc == 0 && i < config->n_devices; i++) {
+        hardware[i] = config->hardware[i];
+        hardware[i].memory_bytes = sim_books_planned(s->books, i);
+    }
+    config->models = models;
+    config->hardware = hardware;
+    config->options.whole_kv = true;
+    if (rc == 0)
+        rc = br_pl_create(config, &s->pool, err);
+    free(models);
+    free(hardware);
+    return rc;
+}
+
 static int sim_open(struct sim *s, struct br_err *err)
 {
     struct br_pl_config config = s->run->pool;
     config.max_seqs = s->run->n_requests + 1;
-    s->heap.room = 2 * config.n_devices + 8;
-    s->heap.events = calloc(s->heap.room, sizeof *s->heap.events);
-    s->live = calloc(config.max_seqs, sizeof *s->live);
-    s->free_seqs = calloc(config.max_seqs, sizeof *s->free_seqs);
-    s->of_model = calloc(config.n_models, sizeof *s->of_model);
-    s->clocks = calloc(config.n_devices, sizeof *s->clocks);
-    s->actions = calloc(1, sizeof *s->actions);
-    if (!s->heap.events || !s->live || !s->free_seqs || !s->of_model || !s->clocks || !s->actions)
-        return br_err_set(err, BR_ENOMEM, "no memory for a simulation of %u requests", s->run->n_requests);
-    for (uint32_t i = 0; i < config.n_devices; i++)
-        s->clocks[i].stalled_s = -1;
-    for (uint32_t i = config.max_seqs; i-- > 0;)
-        s->free_seqs[s->n_free++] = i;
-    return br_pl_create(&config, &s->pool, err);
+    int rc = world_alloc(s, &config, err);
+    if (rc < 0)
+        return rc;
+    return s->run->books ? pool_with_books(s, &config, err) : br_pl_create(&config, &s->pool, err);
 }
 
 static void sim_close(struct sim *s)
 {
     br_pl_destroy(s->pool);
+    sim_books_destroy(s->books);
+    free(s->later);
     free(s->heap.events);
     free(s->live);
     free(s->free_seqs);

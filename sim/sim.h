@@ -32,8 +32,11 @@ struct sim_run {
     const struct sim_request *requests; /* [n_requests], by time */
     uint32_t n_requests;
     double horizon_s, margin_s, run_on_s; /* arrivals in [margin, horizon - margin] count; ends at horizon + run_on */
-    bool check;                           /* the books after every event (slow) */
-    double switch_s;                      /* of a step of another model; 0: what the policy counts with */
+    bool books;       /* memory by the books of kvcache/ (books.h), as a worker keeps it: blocks of 16
+                         tokens in slabs, KV moved in whole sequences, its room free when it is out.
+                         Otherwise the pool's own counts, by token, and KV out is free */
+    bool check;       /* the books after every event (slow) */
+    double switch_s;  /* of a step of another model; 0: what the policy counts with */
     double late_stop; /* > 0: give up when more than this share of all tokens that count is late: attainment then is
                          an upper bound below 1 - late_stop */
     const struct sim_observer *observer; /* NULL: nobody watches */
@@ -45,6 +48,7 @@ struct sim_result {
     uint64_t tokens, on_time;         /* of requests that count; owed ones are late */
     uint64_t events, steps, switches; /* of all devices */
     uint64_t refused, dropped;
+    uint64_t left_out, short_loads; /* with books: rows' items and moves in, loads that found less room than granted */
     double attainment;
     double compute_busy, link_busy;                /* share of the time */
     double decode_busy, prefill_busy, switch_busy; /* parts of compute_busy: steps without and with prompt rows (the

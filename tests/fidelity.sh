@@ -101,9 +101,10 @@ TEXT
     cat <<'TEXT'
 
 Latencies of the served side count from when a request was sent, attainment from when it was due. What still differs:
-the simulator moves a sequence's KV between devices for nothing; the daemons compute it again and so move less, which
-leaves two models on one device more often (switches, TBT mean and p99). What the machine itself loses (processes that
-wake up late) is in the served figures.
+the daemons decide where a sequence goes from what devices have told them, a little later than the simulator, and know
+steps by a roofline of four coefficients. TBT p99 stands on a cliff: about one gap in a hundred is one in which another
+model had the device, of a second or more, and all others are steps of 29 ms. What the machine itself loses (processes
+that wake up late) is in the served figures.
 TEXT
   } >docs/measured/fidelity.md
 fi

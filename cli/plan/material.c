@@ -224,10 +224,19 @@ static void measured_sizes(struct plan_ask *ask)
     }
 }
 
+static int kv_count(const struct plan_options *o, struct plan_ask *ask, struct br_err *err)
+{
+    ask->by_token = strcmp(o->kv_count, "tokens") == 0;
+    if (!ask->by_token && strcmp(o->kv_count, "blocks") != 0)
+        return br_err_set(err, BR_EINVAL, "kv-count '%.40s' must be blocks or tokens", o->kv_count);
+    return 0;
+}
+
 int plan_material_make(const struct plan_options *o, struct plan_material *m, struct br_err *err)
 {
     *m = (struct plan_material){.ask = {
                                     .shuffle = o->shuffle,
+                                    .one_kind = o->one_kind,
                                     .horizon_s = o->horizon_s,
                                     .margin_s = o->margin_s,
                                     .run_on_s = RUN_ON_S,
@@ -248,6 +257,8 @@ int plan_material_make(const struct plan_options *o, struct plan_material *m, st
     int rc = prices_load(o->prices, &m->prices, err);
     if (rc == 0)
         rc = costs_kind(o, m, err);
+    if (rc == 0)
+        rc = kv_count(o, &m->ask, err);
     if (rc == 0)
         rc = policies_fill(o, &m->ask, err);
     if (rc == 0)

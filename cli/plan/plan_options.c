@@ -16,6 +16,8 @@ static const struct br_option g_table[] = {
      "WORDS: \"Qwen2.5-72B count=4 weights=int4 kv=fp8 rate=.1 cv=2 ttft=10s tbt=100ms tp=2 gpu=H20 prompt=540:.78 "
      "output=242:.6 name=N dedicated-tp=4\"; a catalogue name or a folder first, the rest as needed; may be repeated"},
     {"gpu", BR_OPT_LIST, AT(gpus), NULL, 0, 0, "NAME: kinds to compare, H20 when none is said"},
+    {"one-kind", BR_OPT_BOOL, AT(one_kind), NULL, 0, 0,
+     "with several kinds: each alone, without the search for a cheaper split of the models over two of them"},
     {"policy", BR_OPT_LIST, AT(policies), NULL, 0, 0,
      "NAME: slack, aegaeon, aegaeon-tuned, request, request-sjf, multiplex, dedicated; all but aegaeon-tuned and "
      "request-sjf when none is said"},
@@ -53,6 +55,10 @@ static const struct br_option g_table[] = {
      "KIND: fitted (to measurements), ideal (the policies' comparison), or the FILE of `briareus model bench --json`: "
      "its "
      "device is then a kind for --gpu, the only one when none is said"},
+    {"kv-count", BR_OPT_STRING, AT(kv_count), "blocks", 0, 0,
+     "HOW: blocks (as a worker keeps KV, moves it to the host and computes it again on another device) or tokens "
+     "(nothing "
+     "is rounded up and such moves cost nothing, as in the policies' comparison)"},
     {"memory-use", BR_OPT_NUMBER, AT(memory_use), ".9", .1, 1,
      "SHARE: of a GPU's memory for weights and KV, less 1 GB"},
     {"context", BR_OPT_UINT, AT(context), "4096", 1, 1e7, "N: tokens of KV that must fit beside a model"},

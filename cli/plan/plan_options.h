@@ -22,7 +22,7 @@ struct plan_options {
     /* hardware */
     double memory_use, host_tb, hysteresis;
     uint32_t node_gpus, context, large_tp;
-    char *prices;
+    char *prices, *kv_count;
     /* the other way round, money */
     char *max;
     uint32_t fleet;
@@ -32,7 +32,7 @@ struct plan_options {
     /* out */
     char *json, *html, *trace;
     double trace_s;
-    bool curve, quiet, handicapped;
+    bool one_kind, curve, quiet, handicapped;
     /* not options */
     const char *scenario; /* borrowed from the command line */
 };

@@ -133,13 +133,23 @@ json_t *plan_json_result(const struct plan_result *r, uint32_t n_seeds)
     return j;
 }
 
+static json_t *mix_search_json(const struct plan_mixed *mix)
+{
+    return json_pack("{s:I, s:b, s:o, s:s, s:f}", "tried", (json_int_t)mix->tried, "found", (int)mix->found,
+                     "cost_per_hour", mix->cost_per_hour > 0 ? json_real(mix->cost_per_hour) : json_null(),
+                     "cheapest_alone", mix->alone_gpu, "alone_per_hour", mix->alone_per_hour);
+}
+
 json_t *plan_json(const struct plan_options *o, const struct plan_material *m, const struct plan_answer *a)
 {
     json_t *results = json_array();
     for (uint32_t i = 0; i < a->n; i++)
         json_array_append_new(results, plan_json_result(&a->results[i], a->n_seeds));
-    return json_pack("{s:o, s:o, s:o}", "workload", plan_json_workload(o, m, &a->requests[0]), "targets",
-                     plan_json_targets(o), "results", results);
+    json_t *root = json_pack("{s:o, s:o, s:o}", "workload", plan_json_workload(o, m, &a->requests[0]), "targets",
+                             plan_json_targets(o), "results", results);
+    if (a->mix.tried)
+        json_object_set_new(root, "mix_search", mix_search_json(&a->mix));
+    return root;
 }
 
 int plan_json_write(const json_t *root, const char *path, struct br_err *err)

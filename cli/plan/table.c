@@ -94,6 +94,17 @@ static void beaten(const struct plan_result *r, const struct plan_answer *a, FIL
         fprintf(out, "%s on %s: no more than any of the %u others that hold\n", r->policy, r->gpu, n);
 }
 
+static void mixed_say(const struct plan_answer *a, FILE *out)
+{
+    const struct plan_mixed *mix = &a->mix;
+    if (mix->tried && mix->found)
+        fprintf(out, "slack on %s: the cheapest of %u splits over two kinds that were tried, %.2f $/h; %s alone %.2f\n",
+                a->results[a->n - 1].gpu, mix->tried, mix->cost_per_hour, mix->alone_gpu, mix->alone_per_hour);
+    else if (mix->tried)
+        fprintf(out, "None of %u splits over two kinds that were tried costs less than %s alone, %.2f $/h\n",
+                mix->tried, mix->alone_gpu, mix->alone_per_hour);
+}
+
 static void seeds_say(const struct plan_answer *a, FILE *out)
 {
     if (a->n_seeds < PLAN_MIN_INTERVAL)
@@ -127,6 +138,7 @@ void plan_table(const struct plan_options *o, const struct plan_material *m, con
     for (uint32_t i = 0; i < a->n; i++)
         if (strcmp(a->results[i].policy, "slack") == 0 && a->results[i].gpus > 0)
             beaten(&a->results[i], a, out);
+    mixed_say(a, out);
     seeds_say(a, out);
     for (uint32_t i = 0; i < a->n; i++)
         if (a->results[i].host_bytes_per_node > m->ask.host_bytes && strcmp(a->results[i].policy, "dedicated") != 0)

@@ -48,7 +48,7 @@ options() { # NAME: sets `words`
 make_run() { # NAME
   [ -s "$runs/$1.txt" ] && return
   options "$1"
-  "$program" plan --quiet --threads 1 "${words[@]}" >"$runs/$1.new"
+  "$program" plan --quiet --threads 1 --kv-count tokens "${words[@]}" >"$runs/$1.new"
   mv "$runs/$1.new" "$runs/$1.txt"
 }
 

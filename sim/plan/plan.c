@@ -9,7 +9,8 @@
 #include "sim/plan/choose.h"
 #include "sim/plan/fleet.h"
 #include "sim/plan/fluid.h"
-#include "sim/plan/needs.h"
+#include "sim/plan/mix.h"
+#include "sim/plan/solver.h"
 
 void plan_interval(const uint32_t *values, uint32_t n, double *mean, double *half)
 {
@@ -24,12 +25,6 @@ void plan_interval(const uint32_t *values, uint32_t n, double *mean, double *hal
     double t = n >= 2 && n - 2 < sizeof t975 / sizeof *t975 ? t975[n - 2] : 2.0;
     *half = n < PLAN_MIN_INTERVAL ? NAN : t * sqrt(squares / (n - 1) / n);
 }
-
-struct solver {
-    const struct plan_ask *ask;
-    struct plan_needs *needs;
-    double *load; /* [n_models]: busy devices at the smallest degree, mean over seeds */
-};
 
 static void why_not(const struct plan_ask *ask, const struct plan_layout *layout, const uint32_t *devices,
                     struct plan_result *r)
@@ -46,7 +41,8 @@ static void why_not(const struct plan_ask *ask, const struct plan_layout *layout
     snprintf(r->why, sizeof r->why, "no count of devices within reason holds %.4g %% of all tokens", 100 * ask->target);
 }
 
-static int seeds_fill(struct solver *s, const struct plan_layout *layout, struct plan_result *r, struct br_err *err)
+static int seeds_fill(struct plan_solver *s, const struct plan_layout *layout, struct plan_result *r,
+                      struct br_err *err)
 {
     uint32_t *devices = br_calloc(layout->n_pools, sizeof *devices);
     int rc = 0;
@@ -115,7 +111,7 @@ static int nodes_fill(const struct plan_ask *ask, const struct plan_layout *layo
     return 0;
 }
 
-static int curve_point(struct solver *s, const struct plan_layout *layout, const uint32_t *devices, double factor,
+static int curve_point(struct plan_solver *s, const struct plan_layout *layout, const uint32_t *devices, double factor,
                        struct plan_result *r, struct br_err *err)
 {
     struct plan_tally *tallies = br_calloc(layout->n_pools, sizeof *tallies), sum;
@@ -140,7 +136,7 @@ static int curve_point(struct solver *s, const struct plan_layout *layout, const
     return rc;
 }
 
-static int curve_fill(struct solver *s, const struct plan_layout *layout, const uint32_t *devices,
+static int curve_fill(struct plan_solver *s, const struct plan_layout *layout, const uint32_t *devices,
                       struct plan_result *r, struct br_err *err)
 {
     static const double factors[] = {.5, .65, .8, .9, 1, 1.15, 1.3};
@@ -150,8 +146,8 @@ static int curve_fill(struct solver *s, const struct plan_layout *layout, const 
     return rc;
 }
 
-static int measure(struct solver *s, const struct plan_layout *layout, const uint32_t *devices, struct plan_result *r,
-                   struct br_err *err)
+static int measure(struct plan_solver *s, const struct plan_layout *layout, const uint32_t *devices,
+                   struct plan_result *r, struct br_err *err)
 {
     struct plan_tally *tallies = br_calloc(layout->n_pools, sizeof *tallies);
     for (uint32_t p = 0; p < layout->n_pools; p++)
@@ -178,7 +174,7 @@ static void interval(const struct plan_ask *ask, struct plan_result *r)
 }
 
 /* Before the needs, so that a refusal has the bounds too. */
-static int bounds_fill(struct solver *s, const struct plan_layout *layout, double *fluid, struct plan_result *r,
+static int bounds_fill(struct plan_solver *s, const struct plan_layout *layout, double *fluid, struct plan_result *r,
                        struct br_err *err)
 {
     int rc = plan_needs_fluid(s->needs, layout, fluid, err);
@@ -200,7 +196,7 @@ static void short_of(const struct plan_ask *ask, struct plan_result *r)
                  100 * reached, 100 * ask->target);
 }
 
-static int result_of(struct solver *s, const struct plan_layout *layout, struct plan_result *r, struct br_err *err)
+static int result_of(struct plan_solver *s, const struct plan_layout *layout, struct plan_result *r, struct br_err *err)
 {
     const struct plan_ask *ask = s->ask;
     uint32_t *devices = br_calloc(layout->n_pools, sizeof *devices);
@@ -235,7 +231,7 @@ static void gpu_names(const struct plan_layout *layout, struct plan_result *r)
     }
 }
 
-static int solve_one(struct solver *s, const struct br_gpu *gpu, struct plan_result *r, struct br_err *err)
+int plan_solver_one(struct plan_solver *s, const struct br_gpu *gpu, struct plan_result *r, struct br_err *err)
 {
     struct plan_layout layout;
     plan_tally_init(&r->tally);
@@ -248,14 +244,12 @@ static int solve_one(struct solver *s, const struct br_gpu *gpu, struct plan_res
     return rc;
 }
 
-/* Busy devices of every model at the smallest degree that holds it, to deal models out evenly. */
-static int load_measure(struct solver *s, const struct br_gpu *gpu, const struct plan_requests *requests,
-                        struct br_err *err)
+int plan_solver_load(const struct plan_ask *ask, const struct br_gpu *gpu, const struct plan_requests *requests,
+                     double *load, struct br_err *err)
 {
-    const struct plan_ask *ask = s->ask;
     double *busy = br_calloc(ask->n_models, sizeof *busy);
     int rc = 0;
-    memset(s->load, 0, ask->n_models * sizeof *s->load);
+    memset(load, 0, ask->n_models * sizeof *load);
     for (uint32_t m = 0; rc == 0 && m < ask->n_models; m++) {
         struct plan_degrees d;
         if ((rc = plan_degrees_of(ask, &ask->models[m], gpu, &d, err)) < 0)
@@ -263,36 +257,37 @@ static int load_measure(struct solver *s, const struct br_gpu *gpu, const struct
         struct plan_kind kind = {d.gpu, d.tp[0]};
         if (plan_fluid(ask, &kind, &m, 1, requests[0].list, requests[0].n, busy, err) < 0)
             rc = err->code;
-        s->load[m] = busy[m] * kind.tp;
+        load[m] = busy[m] * kind.tp;
     }
     free(busy);
     return rc;
 }
 
-static void result_free(struct plan_result *r)
+void plan_result_free(struct plan_result *r)
 {
     plan_tally_free(&r->tally);
     free(r->need_by_seed);
     for (uint32_t p = 0; p < r->n_parts; p++)
         free(r->parts[p].models);
     free(r->parts);
+    *r = (struct plan_result){0};
 }
 
-static int solve_gpu(struct solver *s, const struct br_gpu *gpu, uint32_t index, struct plan_answer *out,
+static int solve_gpu(struct plan_solver *s, const struct br_gpu *gpu, uint32_t index, struct plan_answer *out,
                      struct br_err *err)
 {
     const struct plan_ask *ask = s->ask;
     struct plan_result dedicated = {.policy = "dedicated"};
-    int rc = load_measure(s, gpu, out->requests, err);
+    int rc = plan_solver_load(ask, gpu, out->requests, s->load, err);
     if (rc == 0)
-        rc = solve_one(s, gpu, &dedicated, err);
+        rc = plan_solver_one(s, gpu, &dedicated, err);
     for (uint32_t p = 0; rc == 0 && p < ask->n_policies; p++) {
         struct plan_result *r = &out->results[p * ask->n_gpus + index];
         r->policy = ask->policies[p];
-        rc = solve_one(s, gpu, r, err);
+        rc = plan_solver_one(s, gpu, r, err);
         r->dedicated_gpus = dedicated.gpus;
     }
-    result_free(&dedicated);
+    plan_result_free(&dedicated);
     return rc;
 }
 
@@ -312,7 +307,7 @@ static int requests_draw(const struct plan_ask *ask, struct plan_answer *out, st
 
 int plan_solve(const struct plan_ask *ask, struct plan_answer *out, struct br_err *err)
 {
-    struct solver s = {.ask = ask};
+    struct plan_solver s = {.ask = ask};
     int rc = 0;
     *out = (struct plan_answer){.n = ask->n_gpus * ask->n_policies};
     for (uint32_t i = 0; rc == 0 && i < ask->n_policies; i++)
@@ -327,6 +322,8 @@ int plan_solve(const struct plan_ask *ask, struct plan_answer *out, struct br_er
             rc = solve_gpu(&s, ask->gpus[i], i, out, err);
         plan_needs_free(s.needs);
         free(s.load);
+        if (rc == 0 && !ask->one_kind)
+            rc = plan_mix(ask, out, err);
     }
     if (rc < 0)
         plan_answer_free(out);
@@ -336,7 +333,7 @@ int plan_solve(const struct plan_ask *ask, struct plan_answer *out, struct br_er
 void plan_answer_free(struct plan_answer *answer)
 {
     for (uint32_t i = 0; i < answer->n; i++)
-        result_free(&answer->results[i]);
+        plan_result_free(&answer->results[i]);
     free(answer->results);
     for (uint32_t i = 0; answer->requests && i < answer->n_seeds; i++)
         free((void *)answer->requests[i].list);

@@ -39,9 +39,18 @@ struct plan_result {
     uint32_t n_curve;
 };
 
+struct plan_mixed {        /* the search of mix.h */
+    uint32_t tried;        /* splits that were simulated; 0: there was nothing to search */
+    bool found;            /* the last result is a split that costs less than every kind alone */
+    double cost_per_hour;  /* of the cheapest split with all seeds; 0: none holds */
+    double alone_per_hour; /* of the cheapest kind alone */
+    const char *alone_gpu;
+};
+
 struct plan_answer {
-    struct plan_result *results; /* [n], owned; GPU kinds within policies, in the order asked */
+    struct plan_result *results; /* [n], owned; GPU kinds within policies, in the order asked; then the split of mix */
     uint32_t n;
+    struct plan_mixed mix;
     struct plan_requests *requests; /* [n_seeds], owned */
     uint32_t n_seeds;
 };

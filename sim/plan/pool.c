@@ -186,7 +186,8 @@ static struct br_pl_options options_of(const struct plan_trial *t)
                                     .hysteresis = t->ask->hysteresis,
                                     .q_max_s = 4,
                                     .chunk_bytes = 1000000000,
-                                    .prefill_step_s = .3};
+                                    .prefill_step_s = .3,
+                                    .recompute = !t->ask->by_token};
     if (plan_kind_measured(t->ask, &t->pool->kind))
         measured_options(t->ask->measured, &options);
     if (handicapped(t)) {
@@ -209,6 +210,7 @@ static double run_once(const struct plan_trial *t, struct prepared *p, const str
         .horizon_s = ask->horizon_s,
         .margin_s = ask->margin_s,
         .run_on_s = p->run_on_s,
+        .books = !ask->by_token,
         .late_stop = t->give_up > 0 ? 1 - t->give_up : 0,
         .switch_s = plan_kind_measured(ask, &t->pool->kind) ? fmax(ask->measured->switch_s, 1e-9) : 0,
         .ttft_us = tally ? tally->ttft_us : NULL,

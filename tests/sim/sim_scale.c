@@ -1,5 +1,5 @@
 /* How fast the simulator is: one hour of D devices (H800), M models of the mix, R requests/s in all, policy slack.
- * sim_scale [D M R [hours]] */
+ * sim_scale [D M R [hours [tokens]]]: with a fifth word memory is counted by token, not by the books of kvcache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -15,7 +15,7 @@ static double step_s(const void *ctx, uint32_t device, uint32_t model, uint32_t 
     return sim_ideal_step_s(sc->gpu, sc->mix[model % SIM_MIX], decodes, (double)kv_bytes, prefill);
 }
 
-static int scale(uint32_t n_devices, uint32_t n_models, double rate, double horizon_s)
+static int scale(uint32_t n_devices, uint32_t n_models, double rate, double horizon_s, bool books)
 {
     const struct sim_scenario *sc = &rows[0].scenario;
     struct br_pl_model *models = calloc(n_models, sizeof *models);
@@ -36,7 +36,7 @@ static int scale(uint32_t n_devices, uint32_t n_models, double rate, double hori
         hw[i] = (struct br_pl_hardware){.memory_bytes = (int64_t)sim_usable_bytes(sc->gpu),
                                         .link_bytes_per_s = sim_link_bytes_per_s(sc->gpu)};
     struct sim_traffic t = {1, n_models, rates, horizon_s, {540, .78, 16, 4096}, {242, .6, 16, 2048}};
-    struct sim_run run = {.horizon_s = horizon_s, .margin_s = 60, .run_on_s = 10};
+    struct sim_run run = {.horizon_s = horizon_s, .margin_s = 60, .run_on_s = 10, .books = books};
     struct sim_result r = {0};
     struct br_err err = {0};
     run.requests = sim_arrivals(&t, &run.n_requests);
@@ -63,5 +63,5 @@ static int scale(uint32_t n_devices, uint32_t n_models, double rate, double hori
 int main(int argc, char **argv)
 {
     uint32_t devices = argc > 3 ? (uint32_t)atoi(argv[1]) : 1000, models = argc > 3 ? (uint32_t)atoi(argv[2]) : 1000;
-    return scale(devices, models, argc > 3 ? atof(argv[3]) : 100, 3600 * (argc > 4 ? atof(argv[4]) : 1));
+    return scale(devices, models, argc > 3 ? atof(argv[3]) : 100, 3600 * (argc > 4 ? atof(argv[4]) : 1), argc <= 5);
 }

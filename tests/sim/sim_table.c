@@ -1,7 +1,8 @@
 /* Prints policy.md's table as the simulator gives it, beside the published figures.
  * sim_table [--row 1..3] [--policy NAME] [--seeds N] [--models M] [--first-seed S] [--verbose] [--check]
- *           [--h H] [--q-max S] [--prefill N]
- * --models: one run per seed instead of the search; --check: the books after every event. Exit 1: a figure differs. */
+ *           [--h H] [--q-max S] [--prefill N] [--books]
+ * --models: one run per seed instead of the search; --books: memory by kvcache's books, in blocks and slabs, instead of
+ * by token; --check: the books after every event. Exit 1: a figure differs. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,24 +16,17 @@ struct args {
     const char *policy;
     uint32_t seeds, models;
     uint64_t first_seed;
-    bool verbose, check;
+    bool verbose, check, books;
     double hysteresis, q_max_s;
     uint32_t n_prefill;
 };
 
 static int args_read(struct args *a, int argc, char **argv)
 {
-    static const struct option options[] = {{"row", 1, 0, 'r'},
-                                            {"policy", 1, 0, 'p'},
-                                            {"seeds", 1, 0, 's'},
-                                            {"models", 1, 0, 'm'},
-                                            {"verbose", 0, 0, 'v'},
-                                            {"first-seed", 1, 0, 'f'},
-                                            {"h", 1, 0, 'h'},
-                                            {"q-max", 1, 0, 'q'},
-                                            {"prefill", 1, 0, 'n'},
-                                            {"check", 0, 0, 'c'},
-                                            {0}};
+    static const struct option options[] = {{"row", 1, 0, 'r'},    {"policy", 1, 0, 'p'},  {"seeds", 1, 0, 's'},
+                                            {"models", 1, 0, 'm'}, {"verbose", 0, 0, 'v'}, {"first-seed", 1, 0, 'f'},
+                                            {"h", 1, 0, 'h'},      {"q-max", 1, 0, 'q'},   {"prefill", 1, 0, 'n'},
+                                            {"check", 0, 0, 'c'},  {"books", 0, 0, 'b'},   {0}};
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
         switch (c) {
         case 'r':
@@ -62,6 +56,9 @@ static int args_read(struct args *a, int argc, char **argv)
         case 'c':
             a->check = true;
             break;
+        case 'b':
+            a->books = true;
+            break;
         case 'v':
             a->verbose = true;
             break;
@@ -80,6 +77,7 @@ static void search_set(struct sim_search *search, const struct args *a, const st
     sim_search_init(search, &row->scenario, &options);
     search->n_seeds = a->seeds;
     search->check = a->check;
+    search->books = a->books;
     search->first_seed = a->first_seed;
 }
 
@@ -96,9 +94,10 @@ static int point_print(const struct args *a, const struct row *row, enum row_pol
             return 1;
         }
         printf("%s %s M=%u seed %u: attainment %.4f steps %lu switches %lu compute %.2f link %.2f active %.1f "
-               "time %.2f dropped %lu refused %lu digest %016lx\n",
+               "time %.2f dropped %lu refused %lu left out %lu short loads %lu digest %016lx\n",
                row->scenario.name, row_policy_names[p], a->models, (unsigned)(a->first_seed + i), r.attainment, r.steps,
-               r.switches, r.compute_busy, r.link_busy, r.active_models, r.in_flight_s, r.dropped, r.refused, r.digest);
+               r.switches, r.compute_busy, r.link_busy, r.active_models, r.in_flight_s, r.dropped, r.refused,
+               r.left_out, r.short_loads, r.digest);
     }
     return 0;
 }

@@ -40,7 +40,8 @@ static void found(struct br_turn *t, uint32_t index, uint32_t blocks, uint32_t t
     s->n_known = blocks;
     s->n_blocks = 0;
     if (!s->began) {
-        t->stats.cached_tokens += tokens - s->n_cached;
+        t->stats.cached_tokens -= s->n_cached; /* of a first try that was given up */
+        t->stats.cached_tokens += tokens;
         s->n_cached = tokens;
     }
     turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SEQ_FOUND, .slot = s->slot, .seq = index, .tokens = tokens});

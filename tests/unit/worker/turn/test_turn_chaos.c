@@ -15,12 +15,14 @@
 enum { SEQS = 5, TWICE = 2 * SEQS }; /* each twice: the second shares what it finds of the first */
 
 static struct fx_models models;
+static char kv_path[80];
 static struct fx_result want[FX_MODELS][SEQS];
 
 static int setup(void **state)
 {
     (void)state;
     fx_models_open(&models);
+    snprintf(kv_path, sizeof kv_path, "%s/kv", models.dir);
     chaos_seed(1);
     for (uint32_t m = 0; m < FX_MODELS; m++)
         for (uint32_t k = 0; k < SEQS; k++)
@@ -44,6 +46,11 @@ static void config_draw(struct br_rng *rng, bool late, struct br_turn_config *co
     config->device.memory_bytes = models.largest_bytes + (256 << 10) + models.largest_bytes / 5 +
                                   (uint64_t)(br_rng_next(rng) * (double)models.all_bytes / 2);
     config->host_kv_bytes = br_rng_next(rng) < .3 ? 2 * config->slab_bytes : 16 << 20;
+    if (br_rng_next(rng) < .5) {
+        config->kv_disk_path = kv_path;
+        config->kv_disk_bytes = 40 * config->slab_bytes;
+        config->host_kv_bytes = 4 * config->slab_bytes;
+    }
     config->max_batch = 1 + (uint32_t)(8 * br_rng_next(rng));
     config->prefill_chunk = 1 + (uint32_t)(40 * br_rng_next(rng));
     config->device.link_bytes_per_s = br_rng_next(rng) < .5 ? 0 : 2000000000;
@@ -92,21 +99,22 @@ static void runs(bool late, uint32_t n)
         struct chaos_counts c = chaos_counts();
         print_message(
             "seed %u: steps %lu waited %lu loads %lu partial %lu evicts %lu swaps %lu/%lu drops %lu besides %lu "
-            "shortages %u kv moved %lu cached %lu, %.2f s\n",
+            "shortages %u kv moved %lu cached %lu disk %lu/%lu, %.2f s\n",
             i, (unsigned long)s.steps, (unsigned long)c.waited, (unsigned long)c.loads, (unsigned long)c.partial_loads,
             (unsigned long)c.evicts, (unsigned long)s.swaps_out, (unsigned long)s.swaps_in, (unsigned long)s.drops,
             (unsigned long)c.besides, s.shortages, (unsigned long)s.kv_moved_bytes, (unsigned long)s.cached_tokens,
-            s.wall_s);
+            (unsigned long)s.kv_disk_out_bytes, (unsigned long)s.kv_disk_in_bytes, s.wall_s);
         sum.shortages += s.shortages;
         sum.kv_moved_bytes += s.kv_moved_bytes;
         sum.swaps_out += s.swaps_out;
         sum.drops += s.drops;
+        sum.kv_disk_in_bytes += s.kv_disk_in_bytes;
         sum.cached_tokens += s.cached_tokens;
         sum.slides += s.slides;
         delays += late_device_delays();
     }
     assert_true(sum.swaps_out > 100 && sum.drops > 10 && sum.slides > 10 && sum.kv_moved_bytes > 0);
-    assert_true(sum.cached_tokens > 100);
+    assert_true(sum.cached_tokens > 100 && sum.kv_disk_in_bytes > 0);
     assert_true(!late || delays > 1000);
 }
 

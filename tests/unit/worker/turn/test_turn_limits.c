@@ -320,6 +320,56 @@ static void test_no_room_to_grow(void **state)
     assert_true(served > 0 && served < 5);
 }
 
+static void long_spec(uint32_t k, struct br_seq_spec *out)
+{
+    fx_spec(&models, 0, k, out);
+    out->max_tokens = 110;
+    out->ignore_eos = true;
+}
+
+/* Eight sequences whose answers outgrow the memory in which their prompts fitted, three at most side by side at their
+ * end. Whole ones make way, and one that went does not come back only to push the next one out: the weights never move,
+ * and no sequence goes more than twice. */
+static void test_outgrown(void **state)
+{
+    const struct br_model_layout *layout = &models.image[0]->layout;
+    uint64_t block = br_kv_block_bytes(&layout->shape, layout->numeric), weights = br_layout_total_bytes(layout);
+    static const char *const policies[] = {"slack", "quota-rr"};
+    (void)state;
+    for (uint32_t p = 0; p < 2; p++) {
+        struct br_turn_config config;
+        struct br_turn_stats stats;
+        struct fx_result want[8];
+        for (uint32_t k = 0; k < 8; k++) {
+            struct br_seq_spec spec;
+            long_spec(k, &spec);
+            fx_alone_spec(&models, 0, &spec, &want[k]);
+            br_seq_spec_free(&spec);
+        }
+        fx_config(&models, &config);
+        config.policy = policies[p];
+        config.kv_bytes = 0;
+        config.slab_bytes = block;
+        config.device.memory_bytes = (weights + block - 1) / block * block + 28 * block;
+        fx_start(&run, &config, &models, 1);
+        for (uint32_t k = 0; k < 8; k++) {
+            struct br_seq_spec spec;
+            long_spec(k, &spec);
+            fx_add(&run, &spec, NULL, 0);
+            br_seq_spec_free(&spec);
+        }
+        fx_wait(&run);
+        for (uint32_t k = 0; k < 8; k++)
+            fx_same(&want[k], &run.results[k], 0);
+        br_turn_stats(run.turn, &stats, NULL);
+        print_message("%s: %lu steps, %lu swaps out, %lu in, %lu drops\n", policies[p], (unsigned long)stats.steps,
+                      (unsigned long)stats.swaps_out, (unsigned long)stats.swaps_in, (unsigned long)stats.drops);
+        fx_stop(&run);
+        assert_true(stats.swaps_out + stats.drops > 0 && stats.swaps_out + stats.drops <= 16);
+        assert_true(stats.loaded_bytes == weights);
+    }
+}
+
 static void test_context_full(void **state)
 {
     struct br_turn_config config;
@@ -388,7 +438,8 @@ int main(void)
         cmocka_unit_test(test_waits_asleep),    cmocka_unit_test(test_computes_while_loading),
         cmocka_unit_test(test_wrong_sequences), cmocka_unit_test(test_never_fits_kv),
         cmocka_unit_test(test_no_room_to_grow), cmocka_unit_test(test_context_full),
-        cmocka_unit_test(test_drained),         cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_outgrown),        cmocka_unit_test(test_drained),
+        cmocka_unit_test(test_profile),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

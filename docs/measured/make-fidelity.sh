@@ -20,6 +20,7 @@ run() { # run NAME DEVICES OPTION...: one run on so many devices, into $keep/NAM
   "$build/bin/briareus" load --find-devices --policy slack --min-devices "$devices" --max-devices "$devices" \
     --seed "$seed" --quiet --ignore-eos --result-filename "$keep/$name.json" "$@" >"$keep/$name.txt" 2>&1 ||
     echo "$name: status $?; see $keep/$name.txt" >&2
+  cut -d ' ' -f 2 /proc/loadavg >"$keep/$name.load"
 }
 
 sim() { # forty 72B models in 4 bits on eight H20; lengths and SLOs of policy.md
@@ -113,6 +114,7 @@ table() { # table NAME ATTAINMENT_POINTS P50_PERCENT P99_PERCENT LONE_MS
     verdict("TBT p50"; off($p.tbt_ms.p50; $l.tbt_ms.p50); $p50; "%"),
     verdict("TBT p99"; off($p.tbt_ms.p99; $l.tbt_ms.p99); $p99; "%"), ""
   ' "$keep/$1.json"
+  printf 'Load average of the machine (5 minutes) at the end: %s.\n\n' "$(cat "$keep/$1.load")"
 }
 
 beside() { # beside NAME: the lone request's difference, ms

@@ -19,6 +19,7 @@ find_devices() { # find_devices NAME OPTION...: into $keep/NAME.json and .txt
   "$build/bin/briareus" load --find-devices --target 99 --seed "$seed" --quiet --ignore-eos \
     --result-filename "$keep/$name.json" --html "$keep/$name.html" "$@" >"$keep/$name.txt" 2>&1 ||
     echo "$name: status $?; see $keep/$name.txt" >&2
+  cut -d ' ' -f 3 /proc/loadavg >"$keep/$name.load"
 }
 
 sim() { # as in policy.md: .037 requests/s a model, prompts 540/.78, answers 242/.6, SLO 10 s / 100 ms
@@ -109,6 +110,8 @@ table() { # table WORLD
      (.policies[] | select(.devices and .plan_devices) | "- plan within one device, \(.policy): " +
        (if (.devices - .plan_devices | fabs) <= 1 then "holds" else "does not hold" end)))
   ' "$keep/$1.json"
+  printf '\nLoad average of the machine (15 minutes) at the ends of the searches: %s.\n' \
+    "$(cat "$keep/$1".load "$keep/$1"-*.load 2>/dev/null | sort -n | paste -sd ' ')"
 }
 
 page() {

@@ -1,15 +1,10 @@
 #!/usr/bin/env bash
 # The same requests through the real daemons (`briareus serve` on simulated GPUs) and through the simulator behind
 # `briareus plan`: attainment within 1 point, median and p99 TTFT within 10 %, scheduler and gateway under half a core.
-# Prints both side by side, writes docs/measured/fidelity.md with --write; exit 1 if a bar does not hold.
-# Usage: tests/fidelity.sh [--write] [BUILD]    environment: MODELS GPU DEVICES RATE SPAN WARMUP SEED PORT KEEP (a folder)
+# Prints both side by side; exit 1 if a bar does not hold. docs/measured/make-fidelity.sh writes the page, by other means.
+# Usage: tests/fidelity.sh [BUILD]    environment: MODELS GPU DEVICES RATE SPAN WARMUP SEED PORT KEEP (a folder)
 set -euo pipefail
 cd "$(dirname "$0")/.."
-write=
-if [ "${1:-}" = --write ]; then
-  write=1
-  shift
-fi
 build=${1:-build}
 models=${MODELS:-docs/examples/models-40x72b.yaml}
 gpu=${GPU:-h20} devices=${DEVICES:-8}
@@ -82,30 +77,4 @@ jq -n --slurpfile sim "$work/sim.json" --slurpfile live "$work/load.json" \
   --argjson switches "$(per_s "$work/switches")" --argjson core "$(per_s "$work/ticks" "$ticks")" \
   --argjson all "$(per_s "$work/all_ticks" "$ticks")" --argjson devices "$devices" -rf tests/fidelity.jq >"$work/table.md"
 cat "$work/table.md"
-if [ -n "$write" ]; then
-  {
-    cat <<'TEXT'
-# Does `briareus serve` do what `briareus plan` says?
-
-Written by `tests/fidelity.sh --write`. The same requests, forty Qwen2.5-72B in 4 bits on eight H20: once through the
-real daemons (gateway, Redis, scheduler, workers on simulated GPUs, in wall time, asked by `briareus load`), once through
-the simulator behind `briareus plan` on a virtual clock. Poisson arrivals, equal for all models; prompts log-normal,
-median 540, sigma .78, answers 242 and .6; SLO 10 s to the first token, 100 ms between tokens.
-`briareus plan --gpu H20 --model "Qwen2.5-72B count=40 weights=int4" --policy slack --max rate --fleet 8 --seeds 1`
-puts the goodput (90 %) at 1.38 requests/s; this is at 60 % of it.
-
-TEXT
-    printf '%s requests/s for %s s after %s s of warm-up, seed %s, %s processors.\n\n' "$rate" "$span" "$warmup" \
-      "$seed" "$(nproc)"
-    cat "$work/table.md"
-    cat <<'TEXT'
-
-Latencies of the served side count from when a request was sent, attainment from when it was due. What still differs:
-the daemons decide where a sequence goes from what devices have told them, a little later than the simulator, and know
-steps by a roofline of four coefficients. TBT p99 stands on a cliff: about one gap in a hundred is one in which another
-model had the device, of a second or more, and all others are steps of 29 ms. What the machine itself loses (processes
-that wake up late) is in the served figures.
-TEXT
-  } >docs/measured/fidelity.md
-fi
 ! grep -q 'does not hold' "$work/table.md"

@@ -164,9 +164,10 @@ int32_t devices_predict_need(struct devices_predict *p, const char *policy, doub
 }
 
 double devices_predict_run(struct devices_predict *p, const char *policy, uint32_t n, struct plan_tally *tally,
-                           struct br_err *err)
+                           const struct sim_observer *observer, struct br_err *err)
 {
     struct plan_trial trial = trial_of(p, policy);
+    trial.observer = observer;
     trial.n_devices = n;
     return plan_trial_run(&trial, tally, err);
 }

@@ -30,8 +30,8 @@ double devices_predict_speed(const struct devices_predict *predict);
 /* The fewest devices of `least` to `most` that hold `target` (a share); 0: not even most; < 0: *err. */
 int32_t devices_predict_need(struct devices_predict *predict, const char *policy, double target, uint32_t least,
                              uint32_t most, struct br_err *err);
-/* A run with n devices, added to the tally. Its attainment; < 0: *err. */
+/* A run with n devices, added to the tally; watched, if there is an observer. Its attainment; < 0: *err. */
 double devices_predict_run(struct devices_predict *predict, const char *policy, uint32_t n, struct plan_tally *tally,
-                           struct br_err *err);
+                           const struct sim_observer *observer, struct br_err *err);
 
 #endif

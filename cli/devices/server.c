@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-enum { START_S = 120, LOOK_US = 50000, LOG_MAX = 64 << 20, LOG_END = 600, OWN_WORDS = 16 };
+enum { START_S = 300, LOOK_US = 50000, LOG_MAX = 64 << 20, LOG_END = 600, OWN_WORDS = 16 };
 
 static void path_of(const struct devices_server *s, const char *name, char out[128])
 {

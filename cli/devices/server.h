@@ -16,7 +16,7 @@ struct devices_server {
 enum { DEVICES_MAX_WORDS = 512 };
 
 /* Starts `program serve WORDS...` on a free port and waits until so many devices are up. BR_EIO with the end of its log
- * when it ends or is not there in two minutes. words: [n], none of --port, --port-file, --data-dir, --run-dir. */
+ * when it ends or is not there in five minutes. words: [n], none of --port, --port-file, --data-dir, --run-dir. */
 int devices_server_start(const char *program, char *const *words, uint32_t n, uint32_t devices,
                          struct devices_server *out, struct br_err *err);
 void devices_server_stop(struct devices_server *server);

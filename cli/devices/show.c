@@ -71,6 +71,23 @@ static void series_fill(const json_t *trials, double *y)
     }
 }
 
+/* Where the chart ends: one beyond the most devices of any run. */
+static uint32_t most_devices(const json_t *policies)
+{
+    json_int_t most = 0;
+    size_t i, k;
+    const json_t *p, *t;
+    json_array_foreach(policies, i, p)
+    {
+        json_array_foreach(json_object_get(p, "trials"), k, t)
+        {
+            json_int_t n = json_integer_value(json_object_get(t, "devices"));
+            most = n > most && n < MAX_DEVICES - 1 ? n : most;
+        }
+    }
+    return (uint32_t)most + 1;
+}
+
 static void chart(struct br_buf *page, const json_t *policies)
 {
     struct br_report_series lines[MAX_POLICIES];
@@ -91,7 +108,7 @@ static void chart(struct br_buf *page, const json_t *policies)
     br_report_chart(page, &(struct br_report_chart){.title = "Tokens on time by devices, every run",
                                                     .x_label = "devices",
                                                     .y_label = "%",
-                                                    .n = MAX_DEVICES,
+                                                    .n = most_devices(policies) + 1,
                                                     .n_series = n,
                                                     .x = x,
                                                     .series = lines});

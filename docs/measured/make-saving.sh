@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # How few devices hold 99 % of tokens on time, measured: `briareus load --find-devices` on real daemons, policy by policy.
 #   sim: forty 72B models in 4 bits on simulated H20 (wall time; policies side by side, since the devices do not compute)
-#   cpu: twelve models of the demo's size on CPU devices (one policy after the other; wants a quiet machine)
-# Usage: docs/measured/make-saving.sh [sim|cpu|page]...   (all three); environment: BUILD, KEEP (results, build/saving),
-# SPAN and WARMUP (seconds, sim), CPU_SPAN and CPU_WARMUP, RATE and CPU_RATE (requests/s of all models), SEED.
+#   cpu, demo: twelve models of 70 million parameters, of the demo's size, on CPU devices (want a quiet machine)
+# Usage: docs/measured/make-saving.sh [sim|cpu|demo|page]...   (all); environment: BUILD, KEEP (results, build/saving),
+# SPAN, WARMUP, CPU_SPAN, CPU_WARMUP, DEMO_SPAN (seconds), RATE, CPU_RATE, DEMO_RATE (requests/s of all models), SEED.
 # `page` writes docs/measured/saving.md from what is in KEEP.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -19,6 +19,7 @@ find_devices() { # find_devices NAME OPTION...: into $keep/NAME.json and .txt
   "$build/bin/briareus" load --find-devices --target 99 --seed "$seed" --quiet --ignore-eos \
     --result-filename "$keep/$name.json" --html "$keep/$name.html" "$@" >"$keep/$name.txt" 2>&1 ||
     echo "$name: status $?; see $keep/$name.txt" >&2
+  cut -d ' ' -f 3 /proc/loadavg >"$keep/$name.load"
 }
 
 sim() { # as in policy.md: .037 requests/s a model, prompts 540/.78, answers 242/.6, SLO 10 s / 100 ms
@@ -34,24 +35,57 @@ sim() { # as in policy.md: .037 requests/s a model, prompts 540/.78, answers 242
   jq -s '.[0] + {policies: (map(.policies) | add)}' $(printf "$keep/sim-%s.json " "${policies[@]}") >"$keep/sim.json"
 }
 
-# Four of each of the demo's models: 3 MB of weights, a step of about .3 ms alone. A device holds one and a half of them
-# beside 2 MB of KV; its link is capped so that a load costs about forty such steps (12 ms). SLOs in the same proportion
-# to a step as 10 s and 100 ms are to a 72B model's 30 ms, and ten times more room for what two busy processors lose.
-cpu() {
-  local serve=(--device cpu --device-memory 7M --host-kv-memory 64M --device-link 256M --threads 1) i name
-  local load=(--popularity zipf:1 --request-rate "${CPU_RATE:-24}" --duration "$((${CPU_SPAN:-60} + ${CPU_WARMUP:-5}))s"
-    --warmup "${CPU_WARMUP:-5}s" --drain 20s --input-len lognormal:32:.5:8:96 --output-len lognormal:80:.5:16:160
-    --ttft "${CPU_TTFT:-250ms}" --tbt "${CPU_TBT:-5ms}" --max-dispatch-delay 50ms --prompt-format ids --vocab-size 500)
+cpu_world() { # cpu_world NAME "FOLDER..." LOAD_OPTIONS... -- SERVE_OPTIONS...: four of each folder's model
+  local name=$1 folders=$2 load=() serve=() memory=() i f
+  shift 2
+  while [ "$1" != -- ]; do load+=("$1") && shift; done
+  shift
+  serve=(--device cpu --threads 1 "$@")
+  memory=("$(value --device-memory "$@")" "$(value --device-link "$@")")
   for i in 0 1 2 3; do
-    for name in prophet hacker newton; do
-      serve+=(--model "$name-$i=demo/models/$name")
-      load+=(--model "$name-$i")
+    for f in $folders; do
+      serve+=(--model "$(basename "$f")-$i=$f")
+      load+=(--model "$(basename "$f")-$i")
     done
   done
-  "$build/bin/briareus" model bench demo/models/prophet demo/models/hacker demo/models/newton --threads 1 \
-    --device-memory 7M --device-link 256M --prefill 16,32,64,128 --batch 1,2,4,8 --context 32,64,128 --repeat 5 \
-    --json "$keep/costs.json" >"$keep/costs.txt"
-  find_devices cpu --costs "$keep/costs.json" "${load[@]}" -- "${serve[@]}"
+  # shellcheck disable=SC2086
+  "$build/bin/briareus" model bench $folders --threads 1 --device-memory "${memory[0]}" --device-link "${memory[1]}" \
+    --prefill 16,32,64,128 --batch 1,2,4,8 --context 32,64,128 --repeat 5 --json "$keep/$name-costs.json" \
+    >"$keep/$name-costs.txt"
+  find_devices "$name" --costs "$keep/$name-costs.json" --popularity zipf:1 --prompt-format ids --drain 30s "${load[@]}" \
+    -- "${serve[@]}"
+}
+
+value() { # value NAME WORD...: the word behind that one
+  local name=$1
+  while shift && [ $# -gt 1 ]; do
+    if [ "$1" = "$name" ]; then echo "$2"; fi
+  done
+}
+
+# Models of 70 million parameters: a step of about 10 ms alone, so that what the other processes do to a step counts for
+# little, and few enough tokens a second for two processors. A load costs about thirty such steps; SLOs in the same
+# proportion to a step as 10 s and 100 ms are to a 72B model's 30 ms.
+cpu() {
+  local i
+  for i in a b c; do
+    [ -s "$keep/models/$i/config.json" ] ||
+      { mkdir -p "$keep/models" && "$build/bin/briareus" model synth "$keep/models/$i" --hidden 768 --layers 10 --ffn 2304 \
+        --heads 12 --kv-heads 4 --seed "$(printf '%d' "'$i")"; }
+  done
+  cpu_world cpu "$keep/models/a $keep/models/b $keep/models/c" --request-rate "${CPU_RATE:-.5}" \
+    --duration "$((${CPU_SPAN:-150} + ${CPU_WARMUP:-10}))s" --warmup "${CPU_WARMUP:-10}s" --ttft 4s --tbt 80ms \
+    --input-len lognormal:32:.5:8:96 --output-len lognormal:80:.5:16:160 --vocab-size 500 --max-dispatch-delay 200ms \
+    -- --device-memory 320M --host-kv-memory 256M --device-link 450M
+}
+
+# The demo's own models, memory, link and SLOs; a step takes .3 ms alone, so rates that would fill more than a device or
+# two make more tokens than two processors can carry.
+demo() {
+  cpu_world demo "demo/models/prophet demo/models/hacker demo/models/newton" --request-rate "${DEMO_RATE:-12}" \
+    --duration "$((${DEMO_SPAN:-40} + 5))s" --warmup 5s --ttft 1s --tbt 50ms --input-len lognormal:32:.5:8:96 \
+    --output-len lognormal:80:.5:16:160 --vocab-size 500 --max-dispatch-delay 200ms \
+    -- --device-memory 7M --host-kv-memory 64M --device-link 256M
 }
 
 table() { # table WORLD
@@ -76,6 +110,8 @@ table() { # table WORLD
      (.policies[] | select(.devices and .plan_devices) | "- plan within one device, \(.policy): " +
        (if (.devices - .plan_devices | fabs) <= 1 then "holds" else "does not hold" end)))
   ' "$keep/$1.json"
+  printf '\nLoad average of the machine (15 minutes) at the ends of the searches: %s.\n' \
+    "$(cat "$keep/$1".load "$keep/$1"-*.load 2>/dev/null | sort -n | paste -sd ' ')"
 }
 
 page() {
@@ -97,18 +133,30 @@ TEXT
       echo
     fi
     if [ -s "$keep/cpu.json" ]; then
-      printf '## Twelve models of the demo'"'"'s size on CPU devices\n'
       cat <<'TEXT'
-Four copies each of the demo's three models (2.4 to 3.4 MB); a device is one thread with 7 MB for weights and KV behind a link of
-256 MB/s, so that a load takes 9 to 13 ms, about forty decode steps. Rates fall as 1/rank from model to model.
+## Twelve models of 70 million parameters on CPU devices
+Four copies each of three random models (139 MB); a device is one thread with 320 MB for weights and KV behind a link of
+450 MB/s, so that a load takes about thirty decode steps. Rates fall as 1/rank from model to model.
 
 TEXT
       table cpu
+      echo
+    fi
+    if [ -s "$keep/demo.json" ]; then
+      cat <<'TEXT'
+## Twelve models of the demo's size on CPU devices
+Four copies each of the demo's three models (2.4 to 3.4 MB), a device as in the demo: 7 MB, 256 MB/s, so that a load takes 9 to
+13 ms, about forty decode steps.
+
+TEXT
+      table demo
+    fi
+    if [ -s "$keep/cpu.json" ] || [ -s "$keep/demo.json" ]; then
       printf '\nThe machine has %s processors for all devices, Redis, the scheduler and the load generator together.\n' "$(nproc)"
     fi
   } >docs/measured/saving.md
 }
 
-for what in "${@:-sim cpu page}"; do
+for what in "${@:-sim cpu demo page}"; do
   for one in $what; do "$one"; done
 done

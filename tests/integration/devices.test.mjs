@@ -24,14 +24,14 @@ test('two models that never rest need two devices when each has its own, and a p
   const json = join(dir, 'found.json'), html = join(dir, 'found.html');
   const { code, said } = await load([
     '--policy', 'dedicated', '--policy', 'slack', '--model', 'qwen72b-0', '--model', 'qwen72b-1',
-    '--arrivals', 'constant', '--request-rate', '8', '--duration', '4s', '--output-len', '20', '--input-len', '50',
+    '--arrivals', 'constant', '--request-rate', '8', '--duration', '2s', '--output-len', '20', '--input-len', '50',
     '--prompt-format', 'ids', '--vocab-size', '200', '--ignore-eos', '--ttft', '2s', '--tbt', '50ms',
     '--max-dispatch-delay', '1s', '--result-filename', json, '--html', html,
     '--', '--device', 'sim:h20', '--speed', '50', '--models-from', models]);
   assert.equal(code, 0, said);
   const found = JSON.parse(readFileSync(json, 'utf8'));
   assert.deepEqual(found.policies.map((p) => [p.policy, p.devices]), [['dedicated', 2], ['slack', 1]]);
-  assert.equal(found.workload.requests, 32);
+  assert.equal(found.workload.requests, 16);
   // A prompt and twenty steps of 30 ms at 50 times the speed are 14 ms: 8 a second leave a device idle.
   for (const p of found.policies) assert.equal(p.attainment, 1);
   assert.deepEqual(found.policies.map((p) => p.plan_devices), [2, 1]); // on a clock that goes 50 times as fast

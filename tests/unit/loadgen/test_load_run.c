@@ -336,6 +336,64 @@ static void same_seed_same_bytes(void **state)
         br_buf_free(&runs[i]);
 }
 
+/* The body's prompt ids of the recorded request that asks for so many tokens. */
+static json_t *prompt_sent(struct stub *stub, json_int_t max_tokens)
+{
+    uint32_t n;
+    char **requests = stub_requests(stub, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        json_t *body = json_loads(strstr(requests[i], "\r\n\r\n") + 4, 0, NULL);
+        json_t *prompt = json_incref(json_object_get(body, "prompt"));
+        bool found = json_integer_value(json_object_get(body, "max_tokens")) == max_tokens;
+        json_decref(body);
+        if (found)
+            return prompt;
+        json_decref(prompt);
+    }
+    fail_msg("no request for %lld tokens", (long long)max_tokens);
+    return NULL;
+}
+
+static size_t common_prefix(const json_t *a, const json_t *b)
+{
+    size_t n = 0;
+    while (n < json_array_size(a) && n < json_array_size(b) &&
+           json_integer_value(json_array_get(a, n)) == json_integer_value(json_array_get(b, n)))
+        n++;
+    return n;
+}
+
+/* What arrives of a Mooncake trace: blocks of 512 tokens with the same ids are the same tokens on the wire. */
+static void prefixes_are_shared_on_the_wire(void **state)
+{
+    char path[] = "/tmp/briareus-mooncake-XXXXXX";
+    const char *args[] = {"--dataset-path", path,    "--model", "m", "--prompt-format", "ids",
+                          "--vocab-size",   "30000", NULL};
+    struct stub_script script = {.kind = STUB_STREAM, .record = true};
+    struct stub *stub = stub_start(&script);
+    FILE *f = fdopen(mkstemp(path), "w");
+    struct drive d;
+    (void)state;
+    fputs("{\"timestamp\": 0, \"input_length\": 1200, \"output_length\": 2, \"hash_ids\": [1, 2, 3]}\n"
+          "{\"timestamp\": 50, \"input_length\": 1100, \"output_length\": 3, \"hash_ids\": [1, 2, 4]}\n"
+          "{\"timestamp\": 99, \"input_length\": 700, \"output_length\": 4, \"hash_ids\": [5, 2]}\n",
+          f);
+    fclose(f);
+    drive_run(&d, stub_url(stub), args);
+    assert_int_equal(drive_number(&d, "completed"), 3);
+    json_t *first = prompt_sent(stub, 2), *second = prompt_sent(stub, 3), *third = prompt_sent(stub, 4);
+    assert_int_equal(json_array_size(first), 1200);
+    assert_int_equal(json_array_size(second), 1100);
+    assert_int_equal(common_prefix(first, second), 1024);
+    assert_true(common_prefix(first, third) < 10); /* by chance */
+    json_decref(first);
+    json_decref(second);
+    json_decref(third);
+    drive_free(&d);
+    stub_stop(stub);
+    unlink(path);
+}
+
 /* All requests hang up midway: after as many tokens as drawn, each at most its length. */
 static void cancellations_hang_up(void **state)
 {
@@ -505,7 +563,7 @@ int main(void)
         cmocka_unit_test(connections_are_used_again),      cmocka_unit_test(same_seed_same_bytes),
         cmocka_unit_test(cancellations_hang_up),           cmocka_unit_test(slow_readers_are_slow),
         cmocka_unit_test(deadlines_and_timeouts),          cmocka_unit_test(an_interrupt_ends_with_a_report),
-        cmocka_unit_test(falling_behind_is_said),
+        cmocka_unit_test(falling_behind_is_said),          cmocka_unit_test(prefixes_are_shared_on_the_wire),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@ struct cli_child {
     /* Asked in the parent now and then: 0 the child serves, BR_EBUSY not yet, else an error. NULL: it needs no time. */
     int (*ready)(void *ctx, struct br_err *err);
     const char *log; /* where the child says why it failed; NULL: the common log */
+    bool reloads;    /* a SIGHUP is passed on to it */
     pid_t pid;
     double restart_at_s, started_s;
     struct br_backoff backoff;
@@ -32,10 +33,11 @@ struct cli_children {
     const char *hopeless; /* name of the child that ended with CLI_EXIT_CONFIG */
 };
 
-/* Starts all, in order, each after the one before it serves, and blocks SIGTERM, SIGINT and SIGCHLD in this process. 1:
- * SIGTERM or SIGINT came meanwhile. An error when a child ends, or does not serve within two minutes. */
+/* Starts all, in order, each after the one before it serves, and blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD in this
+ * process. 1: SIGTERM or SIGINT came meanwhile. An error when a child ends, or does not serve within two minutes. */
 int cli_children_start(struct cli_children *children, struct br_err *err);
-/* Looks after them until SIGTERM or SIGINT, until max_s have passed (< 0: for ever), or until one is hopeless. */
+/* Looks after them, passing SIGHUP on, until SIGTERM or SIGINT, until max_s have passed (< 0: for ever), or until one
+ * is hopeless. */
 void cli_children_watch(struct cli_children *children, double max_s);
 /* SIGTERM in reverse order, and SIGKILL to one that is still there after four seconds. */
 void cli_children_stop(struct cli_children *children);

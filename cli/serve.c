@@ -268,7 +268,7 @@ static int serve_children(struct serve *s, struct br_err *err)
         .n = 3,
         .list = {
             {.name = "redis", .run = cli_redis_run, .ctx = &s->redis, .ready = cli_redis_ready, .log = s->redis_log},
-            {.name = "scheduler", .run = run_scheduler, .ctx = s, .ready = scheduler_ready},
+            {.name = "scheduler", .run = run_scheduler, .ctx = s, .ready = scheduler_ready, .reloads = true},
             {.name = "worker", .run = run_worker, .ctx = s}}};
     rc = cli_children_start(&s->children, err);
     if (rc == 0 && (rc = write_port_file(s, err)) == 0) /* 1: stopped while it started */

@@ -115,6 +115,9 @@ test('a key is added while it serves', async () => {
   const late = newKey('--name', 'late');
   await serve.waitFor((e) => e.event === 'keys_read' && e.n === '4', { from });
   assert.equal((await ask(late, {})).status, 200);
+  const before = serve.lines.length;
+  serve.process.kill('SIGHUP'); // as `systemctl reload` does
+  await serve.waitFor((e) => e.event === 'keys_read', { from: before });
 });
 
 // `busy` may have two requests at a time and always has them. Whether it asks for no more, or for another hundred times a

@@ -19,6 +19,7 @@ static void watched_signals(sigset_t *set)
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
     sigaddset(set, SIGCHLD);
 }
 
@@ -144,6 +145,13 @@ static struct timespec wait_time(double seconds)
     return ts;
 }
 
+static void reload(const struct cli_children *children)
+{
+    for (unsigned i = 0; i < children->n; i++)
+        if (children->list[i].reloads && children->list[i].pid > 0)
+            kill(children->list[i].pid, SIGHUP);
+}
+
 void cli_children_watch(struct cli_children *children, double max_s)
 {
     double end_s = max_s < 0 ? br_now_s() + 1e9 : br_now_s() + max_s;
@@ -158,6 +166,8 @@ void cli_children_watch(struct cli_children *children, double max_s)
         int signum = sigtimedwait(&set, NULL, &ts);
         if (signum == SIGTERM || signum == SIGINT)
             return;
+        if (signum == SIGHUP)
+            reload(children);
     }
 }
 

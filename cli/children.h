@@ -19,6 +19,7 @@ struct cli_child {
     int (*ready)(void *ctx, struct br_err *err);
     double drain_s;  /* is asked to end before all others and has so long; a second SIGTERM is passed on. 0: no */
     const char *log; /* where the child says why it failed; NULL: the common log */
+    bool reloads;    /* a SIGHUP is passed on to it */
     pid_t pid;
     double restart_at_s, started_s;
     struct br_backoff backoff;
@@ -33,10 +34,11 @@ struct cli_children {
     const char *hopeless; /* name of the child that ended with CLI_EXIT_CONFIG */
 };
 
-/* Starts all, in order, each after the one before it serves, and blocks SIGTERM, SIGINT and SIGCHLD in this process. 1:
- * SIGTERM or SIGINT came meanwhile. An error when a child ends, or does not serve within two minutes. */
+/* Starts all, in order, each after the one before it serves, and blocks SIGTERM, SIGINT, SIGHUP and SIGCHLD in this
+ * process. 1: SIGTERM or SIGINT came meanwhile. An error when a child ends, or does not serve within two minutes. */
 int cli_children_start(struct cli_children *children, struct br_err *err);
-/* Looks after them until SIGTERM or SIGINT, until max_s have passed (< 0: for ever), or until one is hopeless. */
+/* Looks after them, passing SIGHUP on, until SIGTERM or SIGINT, until max_s have passed (< 0: for ever), or until one
+ * is hopeless. */
 void cli_children_watch(struct cli_children *children, double max_s);
 /* SIGTERM, first to those that drain, then in reverse order, and SIGKILL to one that is still there after four seconds.
  */

@@ -272,6 +272,7 @@ static int serve_children(struct serve *s, struct br_err *err)
              .run = run_scheduler,
              .ctx = s,
              .ready = scheduler_ready,
+             .reloads = true,
              .drain_s = s->config.scheduler.shutdown_timeout_s},
             {.name = "worker", .run = run_worker, .ctx = s}}};
     rc = cli_children_start(&s->children, err);

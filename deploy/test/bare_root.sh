@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # deploy/ in a bare Debian root: the Dockerfile's steps by chroot, then `serve` as its user inside, asked for health and
 # tokens; the systemd units verified; the commands of compose.yaml (scheduler and worker apart, with a token) run there.
-# Needs root, debootstrap and minutes, so it is no part of `make test`. bare_root.sh [FOLDER for roots]
+# Needs root, debootstrap, npm and minutes, so it is no part of `make test`. bare_root.sh [FOLDER for roots]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ "$(id -u)" = 0 ] || { echo "bare_root: run as root" >&2; exit 1; }
@@ -19,18 +19,24 @@ finish() {
 trap finish EXIT
 say() { echo "bare_root: $*"; }
 
-# The machine's own mirror and keys: whatever apt uses here, the bare root uses.
-mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -1)
-debootstrap --variant=minbase --include=ca-certificates bookworm "$work/bare" "$mirror" >"$work/debootstrap.log" 2>&1 ||
-  { tail -5 "$work/debootstrap.log" >&2; exit 1; }
-cp -L /etc/resolv.conf "$work/bare/etc/resolv.conf"
-rm -f "$work/bare/etc/apt/sources.list"
-cp -r /etc/apt/sources.list.d/debian.sources "$work/bare/etc/apt/sources.list.d/" 2>/dev/null ||
-  cp /etc/apt/sources.list "$work/bare/etc/apt/"
-cp -r /etc/apt/apt.conf.d/. "$work/bare/etc/apt/apt.conf.d/"
-say "bare root: $(du -sm "$work/bare" | cut -f1) MB"
+# The machine's own mirrors and keys: whatever apt and npm use here, the bare root uses. BARE=FOLDER keeps it for the next
+# time.
+bare=${BARE:-$work/bare}
+if [ ! -e "$bare/etc/debian_version" ]; then
+  mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -1)
+  debootstrap --variant=minbase --include=ca-certificates bookworm "$bare.part" "$mirror" >"$work/debootstrap.log" 2>&1 ||
+    { tail -5 "$work/debootstrap.log" >&2; exit 1; }
+  mv "$bare.part" "$bare"
+fi
+cp -L /etc/resolv.conf "$bare/etc/resolv.conf"
+rm -f "$bare/etc/apt/sources.list"
+cp /etc/apt/sources.list.d/debian.sources "$bare/etc/apt/sources.list.d/" 2>/dev/null ||
+  cp /etc/apt/sources.list "$bare/etc/apt/"
+cp -r /etc/apt/apt.conf.d/. "$bare/etc/apt/apt.conf.d/"
+echo "registry=$(npm config get registry 2>/dev/null)" | tee "$bare/etc/npmrc" >"$bare/root/.npmrc"
+say "bare root: $(du -sm "$bare" | cut -f1) MB"
 
-root=$(deploy/test/run_dockerfile.py deploy/Dockerfile . "$work/bare" "$work" 2>"$work/build.log") ||
+root=$(deploy/test/run_dockerfile.py deploy/Dockerfile . "$bare" "$work" 2>"$work/build.log") ||
   { tail -30 "$work/build.log" >&2; exit 1; }
 say "image: $(du -sm "$root" | cut -f1) MB; $(stat -c '%s bytes' "$root/usr/local/bin/briareus")"
 [ ! -e "$root/src" ] && [ ! -e "$root/usr/bin/cc" ] || { echo "bare_root: sources or compilers in the image" >&2; exit 1; }
@@ -93,8 +99,13 @@ if command -v systemd-analyze >/dev/null; then
     say "$(systemd-analyze security --offline=true "$work/$(basename "$unit")" | tail -1 | tr -d '→🙂😀')"
   done
 fi
-if command -v promtool >/dev/null; then
-  curl -fsS http://127.0.0.1:18303/metrics | promtool check metrics | grep -v 'no help\|should end with' || true
-  (cd deploy/prometheus && promtool check config --lint=none prometheus.yml && promtool check rules rules.yml)
-fi
+# Debian's promtool reads what is served, and the configuration.
+curl -fsS http://127.0.0.1:18303/metrics >"$root/tmp/metrics"
+cp deploy/prometheus/*.yml "$root/tmp/"
+chroot "$root" sh -c 'apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+  prometheus' >"$work/prometheus.log" 2>&1 || { tail -5 "$work/prometheus.log" >&2; exit 1; }
+chroot "$root" sh -c 'cd /tmp && promtool check metrics <metrics; promtool check config prometheus.yml' \
+  >"$work/promtool.log" 2>&1 || { cat "$work/promtool.log" >&2; exit 1; }
+say "promtool: $(grep -c . "$work/promtool.log") lines:"
+sed 's/^/  /' "$work/promtool.log"
 say done

@@ -7,12 +7,14 @@
 #include <string.h>
 
 #include "base/metrics.h"
+#include "base/rng.h"
 
 struct br_auth {
     struct br_client **clients; /* owned */
     uint32_t n;
-    uint32_t open;       /* requests under way, of all */
-    double open_weights; /* of the clients that have some */
+    uint32_t open;            /* requests under way, of all */
+    double open_weights;      /* of the clients that have some */
+    unsigned char secret[16]; /* what salts are made with: whoever could guess one could aim at another's prefixes */
 };
 
 /* ---- making keys ---- */
@@ -56,7 +58,10 @@ int br_key_new(char text[BR_KEY_TEXT], char hash[2 * BR_KEY_HASH + 1], struct br
 
 struct br_auth *br_auth_create(void)
 {
-    return br_calloc(1, sizeof(struct br_auth));
+    struct br_auth *auth = br_calloc(1, sizeof *auth);
+    uint64_t halves[2] = {br_rng_entropy(), br_rng_entropy()};
+    memcpy(auth->secret, halves, sizeof auth->secret);
+    return auth;
 }
 
 static void key_free(struct br_key *key)
@@ -175,9 +180,12 @@ bool br_client_may(const struct br_client *client, const char *model)
 
 uint64_t br_client_salt(const struct br_client *client)
 {
-    unsigned char hash[BR_KEY_HASH];
+    unsigned char text[sizeof client->auth->secret + BR_KEY_NAME], hash[BR_KEY_HASH];
+    size_t n = sizeof client->auth->secret, len = strlen(client->key.tenant);
     uint64_t salt;
-    hash_of(client->key.tenant, hash);
+    memcpy(text, client->auth->secret, n);
+    memcpy(text + n, client->key.tenant, len);
+    SHA256(text, n + len, hash);
     memcpy(&salt, hash, sizeof salt);
     return salt ? salt : 1;
 }

@@ -91,7 +91,7 @@ void br_client_generated(struct br_client *client, uint64_t tokens, double now_s
 double br_client_share(const struct br_client *client);
 /* x-ratelimit-* lines, as OpenAI's. */
 void br_client_headers(struct br_client *client, double now_s, struct br_buf *out);
-/* Separates what tenants may share; never 0. */
+/* Separates what tenants may share; never 0. The same for a tenant as long as this process lives. */
 uint64_t br_client_salt(const struct br_client *client);
 /* tokens, requests and refusals by key */
 void br_auth_metrics(const struct br_auth *auth, struct br_buf *out);

@@ -76,8 +76,10 @@ static int order_what(const char *word, struct br_gateway_order *out, struct br_
 {
     static const char *const words[] = {"load", "unload", "pin", "unpin"};
     for (int i = 0; i < 4; i++)
-        if (strcmp(word, words[i]) == 0)
-            return (int)(out->what = (enum br_gateway_order_what)i), 0;
+        if (strcmp(word, words[i]) == 0) {
+            out->what = (enum br_gateway_order_what)i;
+            return 0;
+        }
     return br_problem_set(problem, 404, "unknown_path", NULL,
                           "Unknown path: /models/%.64s. There are load, unload, pin and unpin.", word);
 }

@@ -2,7 +2,7 @@
 // metrics, JSON logs without contents, spans; and HTTPS.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import https from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -115,6 +115,15 @@ test('a key is added while it serves', async () => {
   const late = newKey('--name', 'late');
   await serve.waitFor((e) => e.event === 'keys_read' && e.n === '4', { from });
   assert.equal((await ask(late, {})).status, 200);
+  const before = serve.lines.length;
+  serve.process.kill('SIGHUP'); // as `systemctl reload` does
+  await serve.waitFor((e) => e.event === 'keys_read', { from: before });
+  const good = readFileSync(keysFile), bad = serve.lines.length;
+  writeFileSync(keysFile, 'keys:\n- name: calm\n');
+  const { why } = await serve.waitFor((e) => e.event === 'keys_refused', { from: bad });
+  assert.match(why, /keys.yaml:2: hash: 64 hexadecimal digits are needed/);
+  assert.equal((await ask(late, {})).status, 200); // what was read before goes on
+  writeFileSync(keysFile, good);
 });
 
 // `busy` may have two requests at a time and always has them. Whether it asks for no more, or for another hundred times a

@@ -278,6 +278,37 @@ static void a_collector_that_is_away(void **state)
     net_close(net);
 }
 
+/* A collector that takes connections and says nothing: one batch is on its way, 4 MiB wait, the rest is dropped, and
+ * telling of a span never waits. */
+static void a_collector_that_hangs(void **state)
+{
+    static const uint8_t id[16] = {1};
+    char endpoint[64], text[1001];
+    int fd = collector_listen(endpoint);
+    uint64_t sent = 0;
+    uv_loop_t loop;
+    struct br_otlp *otlp;
+    struct br_err err;
+    (void)state;
+    memset(text, 'x', 1000);
+    text[1000] = 0;
+    uv_loop_init(&loop);
+    assert_int_equal(br_otlp_start(&loop, endpoint, &otlp, &err), 0);
+    for (; br_otlp_counts(otlp).dropped < 1000 && sent < 100000; sent++) {
+        struct br_span span = {.trace = id, .id = id, .name = text, .kind = BR_SPAN_INTERNAL};
+        br_otlp_span(otlp, &span);
+        uv_run(&loop, UV_RUN_NOWAIT);
+    }
+    assert_int_equal(br_otlp_counts(otlp).dropped, 1000);
+    assert_int_equal(br_otlp_counts(otlp).exported, 0);
+    /* Each has 1000 bytes of name and between 100 and 300 more. */
+    assert_in_range(sent - 1000, BR_OTLP_QUEUE_BYTES / 1300, (BR_OTLP_QUEUE_BYTES + BR_OTLP_BATCH_BYTES) / 1100 + 2);
+    br_otlp_stop(otlp);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    close(fd);
+}
+
 static void endpoints(void **state)
 {
     static const char *const bad[] = {"",          "http://",     "http://:1",        "http://h:x/v1",
@@ -309,6 +340,7 @@ int main(void)
         cmocka_unit_test(spans_to_a_file),
         cmocka_unit_test(spans_to_a_collector),
         cmocka_unit_test(a_collector_that_is_away),
+        cmocka_unit_test(a_collector_that_hangs),
         cmocka_unit_test(endpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

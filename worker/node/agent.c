@@ -456,6 +456,8 @@ static void turn_config(const struct node_plan *plan, struct br_turn_config *out
     out->max_context = c->max_context;
     out->policy = c->policy;
     out->quota_max_s = c->quota_max_s;
+    out->hysteresis = c->hysteresis;
+    out->chunk_bytes = c->load_chunk_bytes;
     out->switch_every_step = c->switch_every_step;
 }
 

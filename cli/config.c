@@ -51,8 +51,12 @@ static const struct row g_rows[] = {
         "repeated"),
     ROW(S, "placement", BR_OPT_STRING, scheduler.placement, "slack", 0, 0,
         "NAME: which device gets what: slack, spread"),
-    ROW(S, "admission", BR_OPT_BOOL, scheduler.admission, NULL, 0, 0,
-        "429 for requests that the devices' load says would be late"),
+    ROW(S, "admission", BR_OPT_BOOL, scheduler.admission, "true", 0, 0,
+        "429 for requests that would make too many tokens late, with the time to come back; --admission=false: never"),
+    ROW(ALL, "hysteresis", BR_OPT_NUMBER, scheduler.hysteresis, ".35", .01, 2,
+        "SHARE: slack's H, of TTFT: small is a low TTFT, large fewer bytes moved"),
+    ROW(W, "load-chunk", BR_OPT_BYTES, load_chunk, "0", 0, 0x1p40,
+        "BYTES: of a piece of a load of weights; 0: what the link carries in 20 ms"),
     ROW(S, "adopt", BR_OPT_SECONDS, scheduler.adopt_s, "3s", 0, 3600,
         "TIME: how long a lost device may take to come back with its sequences"),
     ROW(S, "group-commit", BR_OPT_SECONDS, scheduler.group_commit_s, "1ms", 0, 1, "TIME: tokens are stored together"),
@@ -327,6 +331,8 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
         out->max_context = c->scheduler.max_model_len;
     out->policy = c->policy;
     out->quota_max_s = c->quota_max_s;
+    out->hysteresis = c->scheduler.hysteresis;
+    out->load_chunk_bytes = c->load_chunk;
     out->switch_every_step = c->switch_every_step;
     out->trace = c->trace;
     out->trace_bytes = c->trace_bytes;

@@ -13,7 +13,7 @@ struct cli_config {
     char *node, *device, *dtype, *policy, *cache_dir, *host_copies;
     bool keep_cache, pin_host_cache, huge_pages, dedicated, switch_every_step;
     uint32_t devices, threads, prefill_chunk, max_batch, max_seqs;
-    uint64_t device_memory, kv_memory, host_kv_memory, link_rate;
+    uint64_t load_chunk, device_memory, kv_memory, host_kv_memory, link_rate;
     uint32_t tensor_parallel;
     double quota_max_s, speed;
     char *trace; /* the scheduler's too */

@@ -28,8 +28,8 @@ memory=(--host-kv-memory 64M --device-link 256M --tbt 50ms --ttft 1s)
 serve() { # serve NAME OPTION...: starts a server; its log goes to $work/NAME.log
   local name=$1 waited=0
   shift
-  "$bin" serve "${args[@]}" "${memory[@]}" --port 0 --port-file "$work/$name.port" --data-dir "$work/$name" "$@" \
-    2>"$work/$name.log" &
+  "$bin" serve "${args[@]}" "${memory[@]}" --admission=false --port 0 --port-file "$work/$name.port" \
+    --data-dir "$work/$name" "$@" 2>"$work/$name.log" &
   pid=$!
   until [ -s "$work/$name.port" ] && curl -sf "http://127.0.0.1:$(cat "$work/$name.port")/health" >/dev/null; do
     kill -0 "$pid" 2>/dev/null || { tail -20 "$work/$name.log" >&2; exit 1; }

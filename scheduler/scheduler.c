@@ -301,6 +301,7 @@ static int daemon_open(struct daemon *d, struct br_err *err)
     struct br_service_config service = {.max_unfinished = c->max_unfinished,
                                         .max_devices = c->max_devices,
                                         .policy = c->placement,
+                                        .hysteresis = c->hysteresis,
                                         .admission = c->admission,
                                         .hung_s = c->hung_s,
                                         .adopt_s = c->adopt_s};

@@ -15,7 +15,8 @@ struct br_scheduler_config {
     char *redis;          /* "unix:/path" or "tcp:host:port" */
     char *redis_prefix;
     char *chat_template;
-    char *placement; /* policy of core/fleet */
+    char *placement;   /* policy of core/fleet */
+    double hysteresis; /* of slack, here and in the workers that this process starts */
     bool admission;
     const char *trace; /* file that requests are written to (report/trace.h); NULL: none */
     uint64_t trace_bytes;

@@ -54,6 +54,7 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
                                     .max_unfinished = config->max_unfinished,
                                     .max_nodes = config->max_devices,
                                     .policy = config->policy,
+                                    .hysteresis = config->hysteresis,
                                     .admission = config->admission};
     if (br_fleet_create(&fleet, &s->fleet, err)) {
         free(s);

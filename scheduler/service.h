@@ -16,6 +16,7 @@ struct br_service_config {
     uint32_t max_devices;
     const char *policy;     /* of core/fleet; NULL: its default */
     struct br_trace *trace; /* borrowed: requests are written there (report/trace.h); NULL: nobody looks */
+    double hysteresis;      /* of slack; 0: its default */
     bool admission;         /* 429 for what could not be on time; else only beyond max_unfinished */
     double hung_s;          /* a device that has work and makes no progress for so long counts as hung; 0: none does */
     double adopt_s; /* how long a lost device, or one after a restart of the scheduler, may take to come back with its

@@ -1,6 +1,8 @@
 /* What core/fleet decides, carried out: leases, assignments, moves. */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
 
 #include "scheduler/service_impl.h"
 
@@ -176,10 +178,36 @@ struct br_fleet_event service_seq_event(const struct sched_seq *seq, enum br_fle
                                    .model = seq->model,
                                    .prompt = seq->spec.n_prompt,
                                    .delivered = seq->n_tokens,
+                                   .most = seq->spec.max_tokens,
                                    .age_s = service_age_s(seq),
                                    .ttft_s = seq->spec.ttft_s,
                                    .tbt_s = seq->spec.tbt_s,
                                    .weight = seq->spec.weight};
+}
+
+/* The same request, asked again, has the same key: its seed may be another one then. */
+static uint64_t key_of(const struct br_seq_spec *spec, uint32_t n)
+{
+    uint64_t of[] = {XXH3_64bits(spec->model, strlen(spec->model)),
+                     XXH3_64bits(spec->prompt, spec->n_prompt * sizeof *spec->prompt),
+                     (uint64_t)spec->max_tokens << 32 | n};
+    return XXH3_64bits(of, sizeof of);
+}
+
+struct br_fleet_request service_request_of(const struct br_service *s, uint32_t model, const struct br_seq_spec *specs,
+                                           uint32_t n)
+{
+    struct br_fleet_request r = {.model = model,
+                                 .n_seqs = n,
+                                 .pending = s->accepting,
+                                 .ttft_s = specs[0].ttft_s,
+                                 .tbt_s = specs[0].tbt_s,
+                                 .key = key_of(&specs[0], n)};
+    for (uint32_t i = 0; i < n; i++) {
+        r.prompt = specs[i].n_prompt > r.prompt ? specs[i].n_prompt : r.prompt;
+        r.most = specs[i].max_tokens > r.most ? specs[i].max_tokens : r.most;
+    }
+    return r;
 }
 
 /* A request that has just been accepted counts for its model's rate; one that comes again does not. */

@@ -80,6 +80,9 @@ void service_fleet_event(struct br_service *s, const struct br_fleet_event *even
 void service_enter_fleet(struct br_service *s, struct sched_seq *seq); /* -> WAITING or on to a device */
 /* What core/fleet is told of a sequence; kind is the caller's. */
 struct br_fleet_event service_seq_event(const struct sched_seq *seq, enum br_fleet_event_kind kind);
+/* What core/fleet is asked of a call before it is accepted: of n sequences, prompt and answer of the longest. */
+struct br_fleet_request service_request_of(const struct br_service *s, uint32_t model, const struct br_seq_spec *specs,
+                                           uint32_t n);
 /* It has a device: to it, under a new fence unless none was used yet. */
 void service_start(struct br_service *s, struct sched_seq *seq);
 void service_lease(struct br_service *s, struct sched_seq *seq);

@@ -236,13 +236,13 @@ static void refuse(struct br_service *s, struct br_gateway_call *call, const str
     char why[160 + BR_MAX_MODEL_NAME];
     if (answer->verdict == BR_FLEET_LATE)
         snprintf(why, sizeof why,
-                 "the devices that serve '%s' have %.2f times as much to do as they can on time; try again later",
-                 model, answer->utilisation);
+                 "too many tokens of '%s' or of others would be late (%.0f %% of them on time); try again later", model,
+                 100 * answer->attainment);
     else
         snprintf(why, sizeof why, "%u sequences are unfinished and the limit is %u; try again later",
                  seqtab_count(s->seqs), s->config.max_unfinished);
-    br_log(BR_WARN, "refused", "model=%s utilisation=%.2f retry_s=%.1f unfinished=%u", model, answer->utilisation,
-           answer->retry_s, seqtab_count(s->seqs));
+    br_log(BR_WARN, "refused", "model=%s utilisation=%.2f attainment=%.3f retry_s=%.1f unfinished=%u", model,
+           answer->utilisation, answer->attainment, answer->retry_s, seqtab_count(s->seqs));
     br_gateway_refused(call, 429, answer->retry_s > 1 ? answer->retry_s : 1, why);
 }
 
@@ -257,7 +257,8 @@ void service_submit(void *arg, struct br_gateway_call *call, const struct br_seq
         br_gateway_refused(call, 503, 1, "the model is being unloaded; try again in a moment");
         return;
     }
-    struct br_fleet_answer answer = br_fleet_admits(s->fleet, model, s->accepting + n);
+    struct br_fleet_request request = service_request_of(s, model, specs, n);
+    struct br_fleet_answer answer = br_fleet_admits(s->fleet, br_now_s(), &request);
     if (answer.verdict != BR_FLEET_ADMIT || submit_add(s, call, specs, n, ctx)) {
         free(ctx);
         refuse(s, call, &answer, specs[0].model);

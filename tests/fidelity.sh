@@ -43,7 +43,7 @@ all_s=$((span + warmup))
 "$build/bin/sim_fidelity" trace "$models" "$rate" "$all_s" "$seed" >"$work/trace.csv"
 "$build/bin/sim_fidelity" run "$models" "$work/trace.csv" "$gpu" "$devices" "$warmup" "$all_s" >"$work/sim.json"
 
-"$build/bin/briareus" serve --device "sim:$gpu" --devices "$devices" --models-from "$models" --port "${PORT:-0}" \
+"$build/bin/briareus" serve --device "sim:$gpu" --devices "$devices" --models-from "$models" --admission=false --port "${PORT:-0}" \
   --port-file "$work/port" --data-dir "$work/data" --run-dir "$work/run" >"$work/serve.log" 2>&1 &
 serve=$!
 up() { [ -s "$work/port" ] && [ "$(grep -c event=device_up "$work/serve.log")" -ge "$devices" ]; }

@@ -250,6 +250,7 @@ int plan_material_make(const struct plan_options *o, struct plan_material *m, st
                                     .host_bytes = o->host_tb * 1e12,
                                     .node_gpus = o->node_gpus,
                                     .hysteresis = o->hysteresis,
+                                    .chunk_bytes = (int64_t)o->load_chunk,
                                     .n_threads = o->threads,
                                     .curve = o->curve || o->html,
                                     .progress = o->quiet ? NULL : progress,

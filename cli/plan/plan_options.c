@@ -65,6 +65,8 @@ static const struct br_option g_table[] = {
     {"host-memory", BR_OPT_NUMBER, AT(host_tb), "2", .001, 1000, "TB: of a node"},
     {"node-gpus", BR_OPT_UINT, AT(node_gpus), "8", 1, 64, "N: of a node"},
     {"hysteresis", BR_OPT_NUMBER, AT(hysteresis), ".35", .01, 2, "SHARE: slack's H, of TTFT"},
+    {"load-chunk", BR_OPT_BYTES, AT(load_chunk), "0", 0, 0x1p40,
+     "BYTES: of a piece of a load of weights; 0: 1 GB; of a measured device what its link carries in 20 ms"},
     {"prices", BR_OPT_STRING, AT(prices), NULL, 0, 0, "FILE: YAML, on-demand, reserved and spot $/h by GPU"},
     {"max", BR_OPT_STRING, AT(max), NULL, 0, 0, "WHAT: models or rate: how many a fleet (--fleet) holds"},
     {"fleet", BR_OPT_UINT, AT(fleet), "8", 1, 100000, "N: GPUs, for --max"},

@@ -21,6 +21,7 @@ struct plan_options {
     double horizon_s, margin_s;
     /* hardware */
     double memory_use, host_tb, hysteresis;
+    uint64_t load_chunk;
     uint32_t node_gpus, context, large_tp;
     char *prices, *kv_count;
     /* the other way round, money */

@@ -35,6 +35,11 @@ double br_dev_quota_s(const struct br_dev *dev, uint32_t slot)
     return dev->kind->quota_s(dev, slot);
 }
 
+bool br_dev_shape(const struct br_dev *dev, uint32_t slot, struct br_step_shape *shape)
+{
+    return dev->kind->shape && dev->kind->shape(dev, slot, shape);
+}
+
 int br_dev_check(const struct br_dev *dev, struct br_err *err)
 {
     return dev->kind->check(dev, err);

@@ -134,6 +134,9 @@ int32_t br_dev_kv_victim(const struct br_dev *dev, uint32_t target, uint32_t kee
 int32_t br_dev_next_slot(const struct br_dev *dev);
 double br_dev_quota_s(const struct br_dev *dev, uint32_t slot); /* quota-rr: of the present round; else 0 */
 
+/* What a step of the slot costs, as corrected by what steps took; false: not known (quota-rr, no such slot). */
+bool br_dev_shape(const struct br_dev *dev, uint32_t slot, struct br_step_shape *shape);
+
 /* 0 or BR_ECORRUPT: every sequence in one list, counters right. */
 int br_dev_check(const struct br_dev *dev, struct br_err *err);
 

@@ -13,6 +13,7 @@ struct dev_kind {
     int32_t (*kv_victim)(const struct br_dev *dev, uint32_t target, uint32_t keep);
     int32_t (*next_slot)(const struct br_dev *dev);
     double (*quota_s)(const struct br_dev *dev, uint32_t slot);
+    bool (*shape)(const struct br_dev *dev, uint32_t slot, struct br_step_shape *shape); /* NULL: it keeps none */
     int (*check)(const struct br_dev *dev, struct br_err *err);
 };
 

@@ -142,6 +142,15 @@ static double dp_quota_s(const struct br_dev *base, uint32_t slot)
     return 0;
 }
 
+static bool dp_shape(const struct br_dev *base, uint32_t slot, struct br_step_shape *shape)
+{
+    const struct dev_pool *d = (const struct dev_pool *)base;
+    if (slot >= d->config.max_slots || !d->slots[slot].used)
+        return false;
+    *shape = br_step_cost_shape(&d->slots[slot].cost);
+    return true;
+}
+
 static int dp_check(const struct br_dev *base, struct br_err *err)
 {
     const struct dev_pool *d = (const struct dev_pool *)base;
@@ -168,5 +177,6 @@ const struct dev_kind dev_kind_pool = {
     .kv_victim = dp_kv_victim,
     .next_slot = dp_next_slot,
     .quota_s = dp_quota_s,
+    .shape = dp_shape,
     .check = dp_check,
 };

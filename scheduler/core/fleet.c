@@ -21,12 +21,16 @@ static void say(struct br_fleet_actions *actions, enum br_fleet_action_kind kind
 static void seq_place(struct br_fleet *fleet, uint32_t seq, int32_t device)
 {
     struct fleet_seq *q = &fleet->seqs[seq];
+    fleet_pace_count(fleet, q->device, fleet->now_s, -1);
+    fleet_pace_count(fleet, device, fleet->now_s, 1);
     fleet->n_waiting += (device < 0) - (q->device < 0);
     q->device = device;
 }
 
 static void seq_forget(struct br_fleet *fleet, uint32_t seq)
 {
+    fleet_pace_end(fleet, fleet->now_s, seq);
+    fleet_pace_count(fleet, fleet->seqs[seq].device, fleet->now_s, -1);
     fleet->n_waiting -= fleet->seqs[seq].device < 0;
     fleet->n_unfinished--;
     fleet->seqs[seq] = (struct fleet_seq){.device = -1};
@@ -165,7 +169,8 @@ static struct br_pl_event arrival_of(const struct br_fleet_event *e)
 
 static void seq_known(struct br_fleet *fleet, const struct br_fleet_event *event)
 {
-    fleet->seqs[event->seq] = (struct fleet_seq){.known = true, .model = event->model, .device = -1};
+    fleet->seqs[event->seq] = (struct fleet_seq){
+        .known = true, .model = event->model, .device = -1, .delivered = event->delivered, .most = event->most};
     fleet->n_unfinished++;
     fleet->n_waiting++;
 }
@@ -213,6 +218,15 @@ static void end(struct br_fleet *fleet, double now_s, const struct br_fleet_even
     tell_kind(fleet, now_s, BR_PL_END, event, actions);
 }
 
+static void tokens(struct br_fleet *fleet, double now_s, const struct br_fleet_event *event,
+                   struct br_fleet_actions *actions)
+{
+    fleet_pace_tokens(fleet, now_s, event->seq, event->delivered);
+    if (fleet->seqs[event->seq].device >= 0)
+        tell(fleet, now_s,
+             &(struct br_pl_event){.kind = BR_PL_PROGRESS, .seq = event->seq, .delivered = event->delivered}, actions);
+}
+
 static void seq_event(struct br_fleet *fleet, double now_s, const struct br_fleet_event *event,
                       struct br_fleet_actions *actions)
 {
@@ -224,13 +238,12 @@ static void seq_event(struct br_fleet *fleet, double now_s, const struct br_flee
         end(fleet, now_s, event, actions);
     else if (!fleet->seqs[event->seq].known)
         return;
+    else if (event->kind == BR_FLEET_TOKENS)
+        tokens(fleet, now_s, event, actions);
     else if (event->kind == BR_FLEET_PAUSE)
         tell_kind(fleet, now_s, BR_PL_PAUSE, event, actions);
     else if (event->kind == BR_FLEET_RESUME)
         tell_kind(fleet, now_s, BR_PL_RESUME, event, actions);
-    else if (fleet->seqs[event->seq].device >= 0)
-        tell(fleet, now_s,
-             &(struct br_pl_event){.kind = BR_PL_PROGRESS, .seq = event->seq, .delivered = event->delivered}, actions);
 }
 
 static void place_event(struct br_fleet *fleet, double now_s, const struct br_fleet_event *event,
@@ -285,6 +298,7 @@ void br_fleet_step(struct br_fleet *fleet, double now_s, const struct br_fleet_e
            event->seq < fleet->config.max_seqs);
     actions->n = 0;
     actions->more = false;
+    fleet->now_s = now_s;
     if (of_sequence(event->kind))
         seq_event(fleet, now_s, event, actions);
     else

@@ -55,6 +55,7 @@ struct br_fleet_event {
     uint32_t seq;                 /* index < max_seqs, chosen by the caller */
     /* of a sequence */
     uint32_t prompt, delivered; /* tokens; prompt > 0 */
+    uint32_t most;              /* tokens of its answer at most; 0: unknown */
     double age_s;               /* since its arrival, pauses not counted */
     double ttft_s, tbt_s;       /* 0: its model's. Of MODEL_SET: 10 s, 100 ms */
     double weight;              /* 0: its model's. Of MODEL_SET: 1 */
@@ -95,17 +96,27 @@ void br_fleet_step(struct br_fleet *fleet, double now_s, const struct br_fleet_e
 enum br_fleet_verdict {
     BR_FLEET_ADMIT,
     BR_FLEET_FULL, /* max_unfinished */
-    BR_FLEET_LATE, /* the device that would get it has more to do than it can on time */
+    BR_FLEET_LATE, /* too many tokens would be late, its own or those of others where it would go */
+};
+
+struct br_fleet_request {
+    uint32_t model, n_seqs;
+    uint32_t pending; /* others that have been admitted and not arrived yet */
+    uint32_t prompt;  /* tokens of each */
+    uint32_t most;    /* as of events */
+    double ttft_s, tbt_s;
+    uint64_t key; /* the same when it is asked again; 0: it keeps no place in the queue */
 };
 
 struct br_fleet_answer {
     enum br_fleet_verdict verdict;
-    double retry_s;     /* when to try again: 1 to 60 s */
-    double utilisation; /* LATE: of that device; 1 is full */
+    double retry_s;     /* when to try again, in 1 to 600 s: a place in a queue, kept for a few seconds from then on */
+    double utilisation; /* of that device, with it; 1 is full */
+    double attainment;  /* share of tokens on time there, with it */
 };
 
-/* Would n_seqs more sequences of this model be admitted? Asked before any work is spent on them. */
-struct br_fleet_answer br_fleet_admits(struct br_fleet *fleet, uint32_t model, uint32_t n_seqs);
+/* May it come? Asked before any work is spent on it; an ADMIT is followed by its arrival, sooner or later. */
+struct br_fleet_answer br_fleet_admits(struct br_fleet *fleet, double now_s, const struct br_fleet_request *request);
 uint32_t br_fleet_waiting(const struct br_fleet *fleet);
 int32_t br_fleet_device_of(const struct br_fleet *fleet, uint32_t seq); /* -1: waiting or unknown */
 /* Part of the device that its sequences need; 1 is full. */

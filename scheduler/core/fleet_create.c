@@ -65,9 +65,12 @@ static int books_create(struct br_fleet *fleet, struct br_err *err)
     fleet->costs = calloc(places, sizeof *fleet->costs);
     fleet->models = calloc(c->max_models, sizeof *fleet->models);
     fleet->seqs = calloc(c->max_seqs, sizeof *fleet->seqs);
-    if (!fleet->did || !fleet->costs || !fleet->models || !fleet->seqs)
+    fleet->devices = calloc(c->max_devices, sizeof *fleet->devices);
+    fleet->promises = calloc(1, fleet_promises_bytes(c->max_devices));
+    if (!fleet->devices || !fleet->promises || !fleet->did || !fleet->costs || !fleet->models || !fleet->seqs)
         return br_err_set(err, BR_ENOMEM, "fleet: no memory for %u devices, %u models, %u sequences", c->max_devices,
                           c->max_models, c->max_seqs);
+    fleet_promises_init(fleet->promises, c->max_devices);
     for (uint32_t i = 0; i < c->max_models; i++)
         fleet->models[i].is = (struct br_pl_model){.ttft_s = 10, .tbt_s = .1, .weight = 1};
     for (uint32_t i = 0; i < c->max_seqs; i++)
@@ -106,5 +109,7 @@ void br_fleet_destroy(struct br_fleet *fleet)
     free(fleet->costs);
     free(fleet->models);
     free(fleet->seqs);
+    free(fleet->devices);
+    free(fleet->promises);
     free(fleet);
 }

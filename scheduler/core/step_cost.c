@@ -38,3 +38,11 @@ void br_step_cost_seen(struct br_step_cost *cost, uint32_t decodes, int64_t kv_b
     cost->factor[kind] *= exp(off);
     cost->seen[kind] += cost->seen[kind] < UINT32_MAX;
 }
+
+struct br_step_shape br_step_cost_shape(const struct br_step_cost *cost)
+{
+    const struct br_step_shape *s = &cost->shape;
+    double decode = cost->factor[BR_STEP_DECODE];
+    return (struct br_step_shape){s->fixed_s * decode, s->read_s * decode, s->kv_byte_s * decode,
+                                  s->row_s * cost->factor[BR_STEP_PREFILL]};
+}

@@ -27,4 +27,7 @@ double br_step_cost_s(const struct br_step_cost *cost, uint32_t decodes, int64_t
  * a lasting change is followed within some tens of steps. Not a number, zero or less: ignored. */
 void br_step_cost_seen(struct br_step_cost *cost, uint32_t decodes, int64_t kv_bytes, uint32_t prefill, double seconds);
 
+/* The corrected constants: the decodes' factor for what memory costs, the prompts' for what rows do. */
+struct br_step_shape br_step_cost_shape(const struct br_step_cost *cost);
+
 #endif

@@ -53,14 +53,15 @@ struct plan_ask {
     const struct br_measured *measured; /* costs of a device of the user's own; NULL: none. Models are found in it by
                                            footprint.size.name, and their footprints have its bytes */
     const struct br_gpu *measured_gpu;  /* stands for that device in gpus */
-    bool ideal_costs;   /* the idealised formulas of the policies' comparison instead of the fitted ones */
-    bool by_token;      /* KV is counted by token and out in no time, moves between devices cost nothing: as in the
-                           policies' comparison. Otherwise as a worker keeps and moves it: see sim_run.books */
-    double memory_use;  /* share of a GPU's memory for weights and KV, before 1 GB is taken off */
-    uint32_t context;   /* tokens of KV that have to fit beside the weights */
-    double host_bytes;  /* of a node */
-    uint32_t node_gpus; /* of a node */
-    double hysteresis;  /* of slack; share of TTFT */
+    bool ideal_costs;    /* the idealised formulas of the policies' comparison instead of the fitted ones */
+    bool by_token;       /* KV is counted by token and out in no time, moves between devices cost nothing: as in the
+                            policies' comparison. Otherwise as a worker keeps and moves it: see sim_run.books */
+    double memory_use;   /* share of a GPU's memory for weights and KV, before 1 GB is taken off */
+    uint32_t context;    /* tokens of KV that have to fit beside the weights */
+    double host_bytes;   /* of a node */
+    uint32_t node_gpus;  /* of a node */
+    double hysteresis;   /* of slack; share of TTFT */
+    int64_t chunk_bytes; /* of a load; 0: 1 GB, of a measured device what its link carries in 20 ms */
     uint32_t n_threads;
     bool curve;                         /* attainment at other counts too */
     void (*progress)(const char *line); /* NULL: silent */

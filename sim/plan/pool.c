@@ -190,6 +190,8 @@ static struct br_pl_options options_of(const struct plan_trial *t)
                                     .recompute = !t->ask->by_token};
     if (plan_kind_measured(t->ask, &t->pool->kind))
         measured_options(t->ask->measured, &options);
+    if (t->ask->chunk_bytes)
+        options.chunk_bytes = t->ask->chunk_bytes;
     if (handicapped(t)) {
         options.policy = "request";
         options.max_batch = 4;

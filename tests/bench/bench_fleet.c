@@ -78,7 +78,7 @@ static void admits(struct bench *b, struct kind *kind)
 {
     uint32_t model = draw(b, b->models);
     int64_t from = br_now_ns();
-    br_fleet_admits(b->fleet, model, 1);
+    br_fleet_admits(b->fleet, b->now_s, &(struct br_fleet_request){.model = model, .n_seqs = 1, .prompt = 500});
     br_hist_add(&kind->hist, (uint64_t)(br_now_ns() - from));
 }
 

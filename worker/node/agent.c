@@ -204,7 +204,7 @@ static void on_disconnected(void *ctx)
 /* ---- reports ---- */
 
 static void slot_load(struct agent *a, uint32_t i, const struct br_turn_slot_stats *s, double wall_s,
-                      Briareus__SlotLoad *out)
+                      Briareus__StepShape *step, Briareus__SlotLoad *out)
 {
     briareus__slot_load__init(out);
     out->model = (char *)a->plan->config.models[i].name;
@@ -214,6 +214,8 @@ static void slot_load(struct agent *a, uint32_t i, const struct br_turn_slot_sta
     out->loading = s->loading; /* stepping is not said: the leader would never move the model that runs for long */
     out->utilisation = wall_s > 0 ? (s->compute_s - a->busy_s[i]) / wall_s : 0;
     a->busy_s[i] = s->compute_s;
+    said_shape(&s->shape, step);
+    out->step = s->shape.read_s > 0 ? step : NULL;
 }
 
 static void transfers_sum(const struct agent *a, const struct br_turn_stats *stats, struct br_transfers *out)
@@ -234,6 +236,7 @@ static void on_report(uv_timer_t *timer)
     struct br_turn_stats stats;
     struct br_turn_slot_stats *slots;
     Briareus__SlotLoad *loads, **pointers;
+    Briareus__StepShape *steps;
     struct br_transfers transfers;
     Briareus__Transfers transfers_msg;
     Briareus__StepReport report;
@@ -243,13 +246,14 @@ static void on_report(uv_timer_t *timer)
         return;
     slots = br_calloc(n + 1, sizeof *slots);
     loads = br_calloc(n + 1, sizeof *loads);
+    steps = br_calloc(n + 1, sizeof *steps);
     pointers = br_calloc(n + 1, sizeof *pointers);
     br_turn_stats(a->turn, &stats, slots);
     said_report(&stats, &report);
     transfers_sum(a, &stats, &transfers);
     br_transfers_to_pb(&transfers, &transfers_msg, &report);
     for (uint32_t i = 0; i < n; i++) {
-        slot_load(a, i, &slots[i], (double)(now_ns - a->reported_ns) / 1e9, &loads[i]);
+        slot_load(a, i, &slots[i], (double)(now_ns - a->reported_ns) / 1e9, &steps[i], &loads[i]);
         pointers[i] = &loads[i];
     }
     a->reported_ns = now_ns;
@@ -260,6 +264,7 @@ static void on_report(uv_timer_t *timer)
     send_frame(a, &frame);
     free(slots);
     free(loads);
+    free(steps);
     free(pointers);
 }
 
@@ -479,6 +484,8 @@ static void turn_config(const struct node_plan *plan, struct br_parcels *parcels
     out->max_context = c->max_context;
     out->policy = c->policy;
     out->quota_max_s = c->quota_max_s;
+    out->hysteresis = c->hysteresis;
+    out->chunk_bytes = c->load_chunk_bytes;
     out->switch_every_step = c->switch_every_step;
 }
 

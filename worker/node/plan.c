@@ -50,20 +50,20 @@ static void spent_unpack(const json_t *object, struct br_transfers *spent)
 static json_t *plan_pack(const struct node_plan *plan)
 {
     const struct br_worker_config *c = &plan->config;
-    return json_pack("{s:I, s:I, s:s, s:s, s:s*, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, s:f, "
-                     "s:b, s:i, s:I, s:f, s:s*, s:I, s:b, s:b, s:f, s:o, s:s*, s:I}",
-                     "device", (json_int_t)plan->device, "parent", (json_int_t)plan->parent, "node", c->node,
-                     "scheduler", c->scheduler, "token", c->token, "models", models_pack(plan), "device_kind",
-                     c->device_kind, "memory_bytes", (json_int_t)c->memory_bytes, "kv_bytes", (json_int_t)c->kv_bytes,
-                     "host_kv_bytes", (json_int_t)c->host_kv_bytes, "link_bytes_per_s", (json_int_t)c->link_bytes_per_s,
-                     "threads", (json_int_t)c->threads, "numeric", (int)c->numeric, "prefill_chunk",
-                     (json_int_t)c->prefill_chunk, "max_batch", (json_int_t)c->max_batch, "max_context",
-                     (json_int_t)c->max_context, "max_seqs", (json_int_t)c->max_seqs, "policy", c->policy,
-                     "quota_max_s", c->quota_max_s, "switch_every_step", c->switch_every_step, "log_level",
-                     (int)c->log_level, "tensor_parallel", (json_int_t)c->tensor_parallel, "speed", c->speed,
-                     "cache_dir", c->cache_dir, "host_staging", (json_int_t)c->host_staging_bytes, "drop",
-                     c->drop_host_copies, "pin", c->pin_host_cache, "verify_after_s", c->verify_after_s, "spent",
-                     spent_pack(&plan->spent), "trace", c->trace, "trace_bytes", (json_int_t)c->trace_bytes);
+    return json_pack(
+        "{s:I, s:I, s:s, s:s, s:s*, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, s:f, "
+        "s:b, s:i, s:I, s:f, s:s*, s:I, s:b, s:b, s:f, s:o, s:s*, s:I, s:f, s:I}",
+        "device", (json_int_t)plan->device, "parent", (json_int_t)plan->parent, "node", c->node, "scheduler",
+        c->scheduler, "token", c->token, "models", models_pack(plan), "device_kind", c->device_kind, "memory_bytes",
+        (json_int_t)c->memory_bytes, "kv_bytes", (json_int_t)c->kv_bytes, "host_kv_bytes", (json_int_t)c->host_kv_bytes,
+        "link_bytes_per_s", (json_int_t)c->link_bytes_per_s, "threads", (json_int_t)c->threads, "numeric",
+        (int)c->numeric, "prefill_chunk", (json_int_t)c->prefill_chunk, "max_batch", (json_int_t)c->max_batch,
+        "max_context", (json_int_t)c->max_context, "max_seqs", (json_int_t)c->max_seqs, "policy", c->policy,
+        "quota_max_s", c->quota_max_s, "switch_every_step", c->switch_every_step, "log_level", (int)c->log_level,
+        "tensor_parallel", (json_int_t)c->tensor_parallel, "speed", c->speed, "cache_dir", c->cache_dir, "host_staging",
+        (json_int_t)c->host_staging_bytes, "drop", c->drop_host_copies, "pin", c->pin_host_cache, "verify_after_s",
+        c->verify_after_s, "spent", spent_pack(&plan->spent), "trace", c->trace, "trace_bytes",
+        (json_int_t)c->trace_bytes, "hysteresis", c->hysteresis, "load_chunk", (json_int_t)c->load_chunk_bytes);
 }
 
 static json_t *kv_pack(const struct node_plan *plan)
@@ -146,7 +146,7 @@ static int models_unpack(json_t *list, struct node_plan *p, struct br_err *err)
 /* Integers come out of JSON as json_int_t: all of them pass through this struct. */
 struct plan_ints {
     json_int_t device, parent, memory, kv, host_kv, link, threads, chunk, batch, context, seqs, tensor_parallel,
-        host_staging, trace_bytes;
+        host_staging, trace_bytes, load_chunk;
     int numeric, every_step, level, drop, pin;
 };
 
@@ -167,6 +167,7 @@ static void plan_take(struct node_plan *p, const struct plan_ints *v)
     c->tensor_parallel = (uint32_t)v->tensor_parallel;
     c->host_staging_bytes = (uint64_t)v->host_staging;
     c->trace_bytes = (uint64_t)v->trace_bytes;
+    c->load_chunk_bytes = (uint64_t)v->load_chunk;
     c->drop_host_copies = v->drop;
     c->pin_host_cache = v->pin;
     c->numeric = (enum br_numeric)v->numeric;
@@ -182,7 +183,7 @@ static int plan_unpack(json_t *json, struct node_plan *p, struct br_err *err)
     json_error_t why;
     if (json_unpack_ex(json, &why, 0,
                        "{s:I, s:I, s:s, s:s, s?s, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:I, s:I, s:s, "
-                       "s:F, s:b, s:i, s:I, s:F, s?s, s:I, s:b, s:b, s:F, s:o, s?s, s:I}",
+                       "s:F, s:b, s:i, s:I, s:F, s?s, s:I, s:b, s:b, s:F, s:o, s?s, s:I, s:F, s:I}",
                        "device", &v.device, "parent", &v.parent, "node", &c->node, "scheduler", &c->scheduler, "token",
                        &c->token, "models", &models, "device_kind", &c->device_kind, "memory_bytes", &v.memory,
                        "kv_bytes", &v.kv, "host_kv_bytes", &v.host_kv, "link_bytes_per_s", &v.link, "threads",
@@ -191,7 +192,8 @@ static int plan_unpack(json_t *json, struct node_plan *p, struct br_err *err)
                        &c->quota_max_s, "switch_every_step", &v.every_step, "log_level", &v.level, "tensor_parallel",
                        &v.tensor_parallel, "speed", &c->speed, "cache_dir", &c->cache_dir, "host_staging",
                        &v.host_staging, "drop", &v.drop, "pin", &v.pin, "verify_after_s", &c->verify_after_s, "spent",
-                       &spent, "trace", &c->trace, "trace_bytes", &v.trace_bytes))
+                       &spent, "trace", &c->trace, "trace_bytes", &v.trace_bytes, "hysteresis", &c->hysteresis,
+                       "load_chunk", &v.load_chunk))
         return br_err_set(err, BR_ECORRUPT, "the supervisor's plan is damaged: %s", why.text);
     plan_take(p, &v);
     spent_unpack(spent, &p->spent);

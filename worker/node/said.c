@@ -1,6 +1,6 @@
 #include "worker/node/said.h"
 
-static void step_shape(const struct br_step_shape *shape, Briareus__StepShape *out)
+void said_shape(const struct br_step_shape *shape, Briareus__StepShape *out)
 {
     briareus__step_shape__init(out);
     out->fixed_s = shape->fixed_s;
@@ -20,7 +20,7 @@ void said_model_info(const struct br_turn_model_info *info, Briareus__StepShape 
     out->step_s = info->step_s;
     out->load_s = info->load_s;
     out->kv_token_bytes = info->kv_token_bytes;
-    step_shape(&info->shape, step);
+    said_shape(&info->shape, step);
     out->step = info->step_s > 0 ? step : NULL;
     out->error = (char *)info->error;
 }

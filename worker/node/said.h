@@ -9,6 +9,7 @@
 
 /* step: storage for the message within the message. */
 void said_model_info(const struct br_turn_model_info *info, Briareus__StepShape *step, Briareus__ModelInfo *out);
+void said_shape(const struct br_step_shape *shape, Briareus__StepShape *out);
 /* All but the slots and transfers. */
 void said_report(const struct br_turn_stats *stats, Briareus__StepReport *out);
 /* Adds what a turn and a store have counted to *sum. */

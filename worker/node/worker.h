@@ -48,7 +48,9 @@ struct br_worker_config {
     uint32_t max_seqs; /* on one device, waiting ones included; more fail: at least the scheduler's max_unfinished */
     const char *policy;
     double quota_max_s;
-    const char *trace; /* file that the devices write what they do to (report/trace.h); NULL: none */
+    double hysteresis;         /* of slack; 0: its default */
+    uint64_t load_chunk_bytes; /* of a load, of slack; 0: what the link carries in 20 ms */
+    const char *trace;         /* file that the devices write what they do to (report/trace.h); NULL: none */
     uint64_t trace_bytes;
     bool dedicated;         /* device i serves only the models i, i + devices, ...: to compare with sharing */
     bool switch_every_step; /* tests: another model after every step */

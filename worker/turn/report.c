@@ -72,6 +72,9 @@ static void count_slots(const struct br_turn *t, struct br_turn_slot_stats *slot
         slots[i].stepping = t->step.on && t->step.slot == i;
         slots[i].loading = t->models[i].engine && br_residency_loading(t->residency, i);
         slots[i].compute_s = t->models[i].compute_s;
+        slots[i].shape = (struct br_step_shape){0};
+        if (slots[i].compute_s > 0)
+            br_dev_shape(t->core, i, &slots[i].shape);
     }
     for (uint32_t i = 0; t->n_seqs && i < t->config.max_seqs; i++) {
         const struct turn_seq *s = &t->seqs[i];

@@ -162,6 +162,7 @@ struct br_turn_slot_stats {
     uint64_t resident_bytes;
     bool stepping, loading; /* its step runs; weights of it are on their way */
     double compute_s;
+    struct br_step_shape shape; /* of its steps, as corrected by those that ran; 0: not known */
 };
 
 /* Sums since the start. stalled_s: there was work and nothing was computed; what a step waited for its own weights is

@@ -14,6 +14,9 @@ struct br_pl_policy {
     void (*init)(struct br_pool *pool);
     /* The sequence is QUEUED: assign it, refuse it, or leave it. */
     void (*arrive)(struct br_pool *pool, double now_s, uint32_t seq);
+    /* The device that a sequence of this model would be assigned to now, the others being full or not; -1: none. May be
+     * NULL. */
+    int32_t (*choose)(struct br_pool *pool, uint32_t model, uint32_t prompt);
     /* Sequences of the device's last step have their tokens; ended ones are gone. May be NULL. */
     void (*stepped)(struct br_pool *pool, double now_s, uint32_t device);
     /* A token boundary, nothing runs: begin a step (pl_begin) or not. */

@@ -229,6 +229,11 @@ int32_t br_pl_device_of(const struct br_pool *pool, uint32_t seq)
     return has ? (int32_t)pool->slots[q->slot].device : -1;
 }
 
+int32_t br_pl_choose(struct br_pool *pool, uint32_t model, uint32_t prompt)
+{
+    return pool->policy->choose ? pool->policy->choose(pool, model, prompt) : -1;
+}
+
 double br_pl_util(struct br_pool *pool, uint32_t device)
 {
     return pl_util(pool, device);

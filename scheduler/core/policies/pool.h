@@ -319,6 +319,8 @@ void br_pl_least_set(struct br_pool *pool, uint32_t device, uint32_t model, int6
 void br_pl_rate_set(struct br_pool *pool, uint32_t model, double rate);
 /* -1: not assigned (or unknown). */
 int32_t br_pl_device_of(const struct br_pool *pool, uint32_t seq);
+/* Where a sequence of this model would be assigned now; -1: nowhere, or the policy does not say. */
+int32_t br_pl_choose(struct br_pool *pool, uint32_t model, uint32_t prompt);
 /* Part of the device that its sequences need, as rebalancing sees it; 1 is full. */
 double br_pl_util(struct br_pool *pool, uint32_t device);
 /* Seconds until the slot's most urgent token is due; 1e9 without sequences. */

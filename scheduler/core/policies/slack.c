@@ -71,22 +71,29 @@ static bool replica_helps(const struct br_pool *pool, struct br_pl_slot *s, uint
     return (util > 1 && pl_share(pool, s) > .8 && pl_n(s) >= 8) || (prompts && s->left > 0) || full;
 }
 
+static int32_t slack_choose(struct br_pool *pool, uint32_t model, uint32_t prompt)
+{
+    double util = 0, other_util = 0;
+    pl_utils(pool);
+    int32_t device = active_device(pool, model, &util), other = fresh_device(pool, model, &other_util);
+    bool fresh = device < 0 || replica_helps(pool, pl_slot(pool, (uint32_t)device, model), prompt, util, other_util);
+    return fresh ? other : device;
+}
+
+static bool active(const struct br_pool *pool, uint32_t model)
+{
+    double util;
+    return active_device(pool, model, &util) >= 0;
+}
+
 static void slack_arrive(struct br_pool *pool, double now_s, uint32_t seq)
 {
     (void)now_s;
     const struct br_pl_seq *q = &pool->seqs[seq];
-    double util = 0, other_util = 0;
-    pl_utils(pool);
-    int32_t device = active_device(pool, q->model, &util);
-    double limit = device >= 0 ? 1.65 : 1.1;
-    int32_t other = fresh_device(pool, q->model, &other_util);
-    if (device < 0 || replica_helps(pool, pl_slot(pool, (uint32_t)device, q->model), q->prompt, util, other_util)) {
-        device = other;
-        util = other_util;
-    }
+    int32_t device = slack_choose(pool, q->model, q->prompt);
     if (device < 0)
         return;
-    if (pool->options.admission && !q->kept && util > limit)
+    if (pool->options.admission && !q->kept && pool->util[device] > (active(pool, q->model) ? 1.65 : 1.1))
         pl_end(pool, seq, BR_PL_REFUSE);
     else
         pl_assign(pool, seq, pl_slot(pool, (uint32_t)device, q->model));
@@ -185,6 +192,7 @@ const struct br_pl_policy pl_policy_slack = {
     .switch_s = .002,
     .streams = true,
     .arrive = slack_arrive,
+    .choose = slack_choose,
     .stepped = slack_stepped,
     .settle = slack_settle,
     .pick = slack_pick,

@@ -9,13 +9,12 @@ static double cost(const struct br_pool *pool, uint32_t device, uint32_t model)
     return pool->util[device] - .3 * resident / (double)pool->models[model].weights_bytes;
 }
 
-static void spread_arrive(struct br_pool *pool, double now_s, uint32_t seq)
+static int32_t spread_choose(struct br_pool *pool, uint32_t model, uint32_t prompt)
 {
-    uint32_t model = pool->seqs[seq].model;
     const uint32_t *counts = pool->counts + (size_t)model * pool->n_devices;
     int32_t best = -1;
     bool active = false;
-    (void)now_s;
+    (void)prompt;
     pl_utils(pool);
     for (uint32_t i = 0; i < pool->n_devices; i++) {
         if (!pl_takes(pool, i, model) || (active && counts[i] == 0))
@@ -25,14 +24,23 @@ static void spread_arrive(struct br_pool *pool, double now_s, uint32_t seq)
             best = (int32_t)i;
         active |= counts[i] > 0;
     }
-    if (best >= 0)
-        pl_assign(pool, seq, pl_slot(pool, (uint32_t)best, model));
+    return best;
+}
+
+static void spread_arrive(struct br_pool *pool, double now_s, uint32_t seq)
+{
+    uint32_t model = pool->seqs[seq].model;
+    int32_t device = spread_choose(pool, model, pool->seqs[seq].prompt);
+    (void)now_s;
+    if (device >= 0)
+        pl_assign(pool, seq, pl_slot(pool, (uint32_t)device, model));
 }
 
 const struct br_pl_policy pl_policy_spread = {
     .name = "spread",
     .switch_s = .002,
     .arrive = spread_arrive,
+    .choose = spread_choose,
     .pick = slack_pick,
     .load = slack_load,
 };

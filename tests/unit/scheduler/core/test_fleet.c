@@ -275,76 +275,122 @@ static void more_than_fits(void **state)
 
 /* ---- who is refused ---- */
 
+static struct br_fleet_answer admits_n(uint32_t model, uint32_t n)
+{
+    return br_fleet_admits(fleet, now_s, &(struct br_fleet_request){.model = model, .n_seqs = n, .prompt = 1});
+}
+
+static struct br_fleet_answer admits(uint32_t model, uint64_t key)
+{
+    struct br_fleet_request request = {.model = model, .n_seqs = 1, .prompt = 1, .key = key};
+    return br_fleet_admits(fleet, now_s, &request);
+}
+
 static void refuses_beyond_the_bound(void **state)
 {
     struct br_fleet_answer answer;
     (void)state;
     begin(1, 1, 10, 3);
-    assert_int_equal(br_fleet_admits(fleet, 0, 3).verdict, BR_FLEET_ADMIT);
-    assert_int_equal(br_fleet_admits(fleet, 0, 4).verdict, BR_FLEET_FULL);
+    assert_int_equal(admits_n(0, 3).verdict, BR_FLEET_ADMIT);
+    assert_int_equal(admits_n(0, 4).verdict, BR_FLEET_FULL);
     for (uint32_t i = 0; i < 3; i++)
         arrive(i, 0);
-    answer = br_fleet_admits(fleet, 0, 1);
+    answer = admits_n(0, 1);
     assert_int_equal(answer.verdict, BR_FLEET_FULL);
     assert_true(answer.retry_s >= 1 && answer.retry_s <= 60);
     happen((struct br_fleet_event){BR_FLEET_RECOVER, .seq = 4, .prompt = 1}); /* accepted once: never refused */
     assert_int_equal(br_fleet_waiting(fleet), 4);
-    assert_int_equal(br_fleet_admits(fleet, 0, 1).verdict, BR_FLEET_FULL);
+    assert_int_equal(admits_n(0, 1).verdict, BR_FLEET_FULL);
     seq_end(0);
     seq_end(1);
-    assert_int_equal(br_fleet_admits(fleet, 0, 1).verdict, BR_FLEET_ADMIT);
+    assert_int_equal(admits_n(0, 1).verdict, BR_FLEET_ADMIT);
     seq_end(9); /* unknown */
 }
 
-/* Each model needs .505 of the device: where none runs the limit is 1.1, where it runs 1.65. */
+/* Each model needs .505 of the device, of which .75 is reckoned with. Two need 1.347: each token takes as much longer
+ * as its TBT, and a sequence may use up how early it is, less 2 s. Answers of 64 tokens end before that, longer ones
+ * not.
+ */
 static void refuses_what_would_be_late(void **state)
 {
     struct br_fleet_config config = {
         .max_devices = 1, .max_models = 5, .max_seqs = 20, .max_unfinished = 20, .admission = true};
     struct br_fleet_answer answer;
+    double u = 2 * .505 / .75, early_s = (10 - .05 - 2) + (10 - 2);
     (void)state;
     begin_with(&config);
-    assert_int_equal(br_fleet_admits(fleet, 0, 1).verdict, BR_FLEET_ADMIT); /* no device: it waits for one */
+    assert_int_equal(admits(0, 1).verdict, BR_FLEET_ADMIT); /* no device: it waits for one */
     devices_up(1, 5, 0.05);
-    for (uint32_t m = 0; m < 3; m++) {
-        assert_int_equal(br_fleet_admits(fleet, m, 1).verdict, BR_FLEET_ADMIT); /* 0, .505, 1.01 */
-        arrive(m, m);
-    }
-    answer = br_fleet_admits(fleet, 3, 1);
+    assert_int_equal(admits(0, 1).verdict, BR_FLEET_ADMIT);
+    arrive(0, 0);
+    answer = admits(1, 1); /* 256 tokens, since nothing is known */
     assert_int_equal(answer.verdict, BR_FLEET_LATE);
-    assert_float_equal(answer.utilisation, 1.515, 1e-3);
-    assert_int_equal(br_fleet_admits(fleet, 2, 1).verdict, BR_FLEET_ADMIT); /* it runs: 1.515 is below 1.65 */
-    arrive(3, 3);                                                           /* accepted all the same */
-    assert_int_equal(br_fleet_admits(fleet, 2, 1).verdict, BR_FLEET_LATE);
+    assert_float_equal(answer.utilisation, (float)u, 1e-3);
+    assert_float_equal(answer.attainment, (float)(early_s / ((u - 1) * .1) / 512), 1e-3);
+    seq_end(0);
+    happen((struct br_fleet_event){BR_FLEET_ARRIVE, .seq = 0, .model = 0, .prompt = 1, .most = 64});
+    answer =
+        br_fleet_admits(fleet, now_s, &(struct br_fleet_request){.model = 1, .n_seqs = 1, .prompt = 1, .most = 64});
+    assert_int_equal(answer.verdict, BR_FLEET_ADMIT);
+    assert_float_equal(answer.utilisation, (float)u, 1e-3);
+    arrive(3, 3); /* accepted all the same */
     where(3, 0);
 }
 
-/* Ends come every 20 s. Of four sequences with 2.02 in all, to come to 1.1 so many have to end: 4 (1 - 1.1 / 2.02). */
-static void says_when_to_try_again(void **state)
+/* Costs that are thought three times too high: 3 sequences that get a token every 50 ms each show that the device keeps
+ * up twice over. */
+static void believes_what_a_device_has_shown(void **state)
 {
     struct br_fleet_config config = {
         .max_devices = 1, .max_models = 5, .max_seqs = 20, .max_unfinished = 20, .admission = true};
     (void)state;
     begin_with(&config);
-    devices_up(1, 5, 0.05);
-    for (uint32_t i = 0; i < 200; i++) {
-        arrive(0, 0);
-        now_s += 20;
-        seq_end(0);
-    }
-    for (uint32_t m = 0; m < 4; m++)
+    devices_up(1, 5, 0.15);
+    for (uint32_t m = 0; m < 3; m++)
         arrive(m, m);
-    assert_float_equal(br_fleet_admits(fleet, 4, 1).retry_s, (float)(20 * 4 * (1 - 1.1 / 2.02)), .2);
+    assert_int_equal(admits(3, 1).verdict, BR_FLEET_LATE);
+    for (uint32_t k = 1; k <= 200; k++) {
+        now_s += .05;
+        for (uint32_t m = 0; m < 3; m++)
+            happen((struct br_fleet_event){BR_FLEET_TOKENS, .seq = m, .delivered = k});
+    }
+    struct br_fleet_answer answer = admits(3, 1);
+    assert_int_equal(answer.verdict, BR_FLEET_ADMIT);
+    assert_float_equal(answer.utilisation, .889f, .02);
+}
+
+/* The two need 1.347, half each of 256 tokens at 100 ms: one ends every 1.347 / 2 * 25.6 s. Places are 2.5 times as far
+ * apart. */
+static void says_when_to_try_again(void **state)
+{
+    struct br_fleet_config config = {
+        .max_devices = 1, .max_models = 5, .max_seqs = 20, .max_unfinished = 20, .admission = true};
+    double gap_s = 2.5 * 1.347 / 2 * 25.6;
+    (void)state;
+    begin_with(&config);
+    devices_up(1, 5, 0.05);
+    arrive(0, 0);
+    assert_float_equal(admits(1, 101).retry_s, (float)gap_s, .1);
+    assert_float_equal(admits(2, 102).retry_s, (float)(2 * gap_s), .2);
+    now_s += gap_s - 10;
+    assert_float_equal(admits(1, 101).retry_s, 10, .1); /* too early: its place is still there */
+    now_s += 10.1;
+    seq_end(0);
+    arrive(1, 0);
+    assert_int_equal(admits(3, 103).verdict, BR_FLEET_LATE);  /* .89 as above: too bad for one that comes now */
+    assert_int_equal(admits(1, 101).verdict, BR_FLEET_ADMIT); /* it comes when it was told */
+    arrive(2, 1);
+    assert_int_equal(admits(1, 101).verdict, BR_FLEET_LATE); /* once */
     config.admission = false;
     br_fleet_destroy(fleet);
     begin_with(&config);
     devices_up(1, 5, 0.05);
     for (uint32_t m = 0; m < 5; m++)
         arrive(m, m);
-    assert_int_equal(br_fleet_admits(fleet, 4, 1).verdict, BR_FLEET_ADMIT); /* off */
+    assert_int_equal(admits(4, 1).verdict, BR_FLEET_ADMIT); /* off */
 }
 
-/* Three models of 1000 bytes where 1500 fit: over 250 bytes/s each TTFT of 10 s would need 12 s of loads. */
+/* Three models of 1000 bytes where 1500 fit, each brought twice in its TTFT of 10 s. */
 static void refuses_what_the_link_cannot_bring(void **state)
 {
     struct br_fleet_config config = {
@@ -355,14 +401,15 @@ static void refuses_what_the_link_cannot_bring(void **state)
     for (uint32_t m = 0; m < 3; m++)
         model_on(0, m, 0.001);
     arrive(0, 0);
-    assert_int_equal(br_fleet_admits(fleet, 1, 1).verdict, BR_FLEET_ADMIT); /* 2000 / (250 * 10) = .8 */
-    arrive(1, 1);
-    struct br_fleet_answer answer = br_fleet_admits(fleet, 2, 1);
+    struct br_fleet_answer answer = admits(1, 1); /* 2 * 2000 / (250 * 10) and what they compute */
+    assert_float_equal(answer.utilisation, (float)(1.6 + 2 * .0101 / .75), 1e-3);
     assert_int_equal(answer.verdict, BR_FLEET_LATE);
-    assert_float_equal(answer.utilisation, 1.2, 1e-6);
-    assert_int_equal(br_fleet_admits(fleet, 1, 1).verdict, BR_FLEET_ADMIT); /* it is being brought anyway */
-    happen((struct br_fleet_event){BR_FLEET_LINK, .device = 0, .link_bytes_per_s = 320});
-    assert_int_equal(br_fleet_admits(fleet, 2, 1).verdict, BR_FLEET_ADMIT); /* measured: 3000 / (320 * 10) = .94 */
+    answer = admits(0, 1); /* it is there: nothing is brought */
+    assert_int_equal(answer.verdict, BR_FLEET_ADMIT);
+    happen((struct br_fleet_event){BR_FLEET_LINK, .device = 0, .link_bytes_per_s = 800}); /* measured */
+    answer = admits(1, 2);
+    assert_float_equal(answer.utilisation, (float)(.5 + 2 * .0101 / .75), 1e-3);
+    assert_int_equal(answer.verdict, BR_FLEET_ADMIT);
 }
 
 /* ---- moves ---- */
@@ -529,6 +576,7 @@ int main(void)
         T(refuses_beyond_the_bound),
         T(refuses_what_would_be_late),
         T(refuses_what_the_link_cannot_bring),
+        T(believes_what_a_device_has_shown),
         T(says_when_to_try_again),
         T(a_new_device_takes_a_slot_over),
         T(recomputing_is_weighed),

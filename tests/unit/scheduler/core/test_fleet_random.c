@@ -223,7 +223,9 @@ static void random_events(const char *policy, uint64_t seed)
         else
             seq_event(m);
         verify(m);
-        br_fleet_admits(m->fleet, draw(m, MODELS), 1); /* changes nothing: the twin is not asked */
+        br_fleet_admits(m->fleet, m->now_s,
+                        &(struct br_fleet_request){.model = draw(m, MODELS), .n_seqs = 1, .prompt = 9});
+        /* that changes nothing but who was told what: the twin is not asked */
     }
     assert_true(m->assigned > 1000 && m->unassigned > 10 && m->failed > 10);
     assert_true(m->moves > 10);

@@ -259,7 +259,7 @@ static void its_own_deadline_ends_it(void **state)
     fixture_close(&f);
 }
 
-/* A step of 170 ms against a TBT of 100: the first is taken, a second would need 1.7 of the device. */
+/* A step of 170 ms against a TBT of 100: the first is taken, most of a second one's 400 tokens would be late. */
 static void what_would_be_late_is_refused_before_it_is_stored(void **state)
 {
     struct fixture f = {.admission = true};
@@ -270,7 +270,7 @@ static void what_would_be_late_is_refused_before_it_is_stored(void **state)
     device_connect(&f, &d, 0, 1);
     client_ask(&f, &c[0], 1);
     FIX_UNTIL(&f, d.n_assigns == 1);
-    client_ask(&f, &c[1], 1);
+    client_ask(&f, &c[1], 400);
     FIX_UNTIL(&f, c[1].done);
     assert_non_null(strstr(c[1].why, "HTTP 429"));
     assert_int_equal(d.n_assigns, 1);

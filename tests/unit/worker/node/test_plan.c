@@ -37,6 +37,8 @@ static void test_round_trip(void **state)
     plan.config.kv_disk_bytes = 1 << 20;
     plan.config.devices = 4;
     plan.config.prefix_cache = false;
+    plan.config.hysteresis = .25;
+    plan.config.load_chunk_bytes = 77;
     plan.config.switch_every_step = true;
     plan.config.numeric = BR_NUMERIC_F32;
     plan.spent.disk_bytes = (1ull << 40) + 1;
@@ -56,6 +58,7 @@ static void test_round_trip(void **state)
     assert_null(back.config.token);
     assert_int_equal(back.config.memory_bytes, 1ull << 40);
     assert_true(back.config.quota_max_s == 2.5 && back.config.switch_every_step);
+    assert_true(back.config.hysteresis == .25 && back.config.load_chunk_bytes == 77);
     assert_int_equal(back.config.numeric, BR_NUMERIC_F32);
     assert_int_equal(back.spent.disk_bytes, (1ull << 40) + 1);
     assert_true(back.spent.disk_s == 1.25);

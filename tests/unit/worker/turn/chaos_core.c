@@ -274,6 +274,12 @@ int32_t br_dev_kv_victim(const struct br_dev *dev, uint32_t target, uint32_t kee
     return own;
 }
 
+bool br_dev_shape(const struct br_dev *dev, uint32_t slot, struct br_step_shape *shape)
+{
+    (void)dev, (void)slot, (void)shape;
+    return false;
+}
+
 int32_t br_dev_next_slot(const struct br_dev *dev)
 {
     (void)dev;

@@ -84,7 +84,7 @@ static int host_kv_reserve(struct br_turn *t, uint64_t bytes, struct br_err *err
     t->host_kv = br_pages_alloc(bytes, &pages);
     if (!t->host_kv)
         return br_err_errno(err, BR_ENOMEM, "%" PRIu64 " bytes of host memory for KV: lower host-kv-memory", bytes);
-    br_log(BR_INFO, "host_kv_memory", "bytes=%" PRIu64 " pages=%s", bytes, br_pages_name(pages));
+    br_log(BR_INFO, "host_kv_pages", "bytes=%" PRIu64 " pages=%s", bytes, br_pages_name(pages));
     return 0;
 }
 

@@ -208,9 +208,21 @@ static void seq_start(struct br_turn *t, struct inbox_command *c, uint32_t slot,
         turn_prefix_fetch(t, (uint32_t)index);
 }
 
+/* It was forgotten while a step of it runs, and comes back before that ends: the old one has its place until then, but
+ * not its name. */
+static int32_t present(struct br_turn *t, uint64_t id)
+{
+    int32_t have = turn_seq_find(t, id);
+    if (have < 0 || !t->seqs[have].forgotten)
+        return have;
+    assert(t->seqs[have].in_step);
+    t->seqs[have].id = t->seq_ids[have] = UINT64_MAX - (uint64_t)have;
+    return -1;
+}
+
 void turn_seq_add(struct br_turn *t, struct inbox_command *c)
 {
-    int32_t have = turn_seq_find(t, c->seq), slot = model_find(t, c->spec->model);
+    int32_t have = present(t, c->seq), slot = model_find(t, c->spec->model);
     uint32_t most = 0;
     struct br_err err;
     if (have >= 0) {

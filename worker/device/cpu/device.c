@@ -76,7 +76,7 @@ static int device_reserve(struct cpu_device *dev, struct br_err *err)
         return br_err_errno(err, BR_ENOMEM, "cannot reserve %llu bytes of device memory", (unsigned long long)bytes);
     dev->base.memory = (uintptr_t)dev->mapping;
     dev->base.reservations++;
-    br_log(BR_INFO, "device_memory", "bytes=%" PRIu64 " pages=%s", bytes, br_pages_name(pages));
+    br_log(BR_INFO, "device_pages", "bytes=%" PRIu64 " pages=%s", bytes, br_pages_name(pages));
     return 0;
 }
 

@@ -214,6 +214,80 @@ static void nothing_to_hand_over(void **state)
     pair_close(&p);
 }
 
+struct back {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    uint32_t n[3]; /* tokens, by fence */
+    struct fx_result got;
+};
+
+static void on_back(void *ctx, const struct br_turn_output *out)
+{
+    struct back *b = ctx;
+    pthread_mutex_lock(&b->mutex);
+    if (out->fence == 2 && out->n)
+        b->got.tokens[out->first] = out->tokens[0];
+    if (out->fence == 2)
+        b->got.end = out->end;
+    b->n[out->fence] += out->n;
+    pthread_cond_broadcast(&b->changed);
+    pthread_mutex_unlock(&b->mutex);
+}
+
+/* Waits for n tokens under a fence, or for the end under the second; how many there are. */
+static uint32_t back_wait(struct back *b, uint32_t fence, uint32_t n)
+{
+    pthread_mutex_lock(&b->mutex);
+    while (b->n[fence] < n && !(fence == 2 && b->got.end != BR_END_NONE))
+        pthread_cond_wait(&b->changed, &b->mutex);
+    n = b->n[fence];
+    pthread_mutex_unlock(&b->mutex);
+    return n;
+}
+
+/* It leaves and comes back while a step of it runs. */
+static void there_and_back(struct br_turn *turn, struct back *b, const struct br_seq_spec *like, uint64_t id)
+{
+    struct br_seq_spec spec, again;
+    int32_t ids[ANSWER];
+    uint32_t n;
+    assert_int_equal(br_seq_spec_copy(&spec, like), 0);
+    assert_int_equal(br_seq_spec_copy(&again, like), 0);
+    spec.id = again.id = id;
+    memset(b->n, 0, sizeof b->n);
+    b->got = want;
+    b->got.end = BR_END_NONE;
+    for (uint32_t i = 0; i < ANSWER; i++)
+        ids[i] = want.tokens[i].id;
+    br_turn_add(turn, &spec, 1, NULL, 0, 0);
+    n = back_wait(b, 1, 1 + (uint32_t)id % 5);
+    n = n < ANSWER ? n : ANSWER - 1;
+    br_turn_hand_over(turn, id);
+    br_turn_add(turn, &again, 2, ids, n, 0);
+    back_wait(b, 2, ANSWER + 1); /* until its end */
+    assert_int_equal(b->got.end, BR_END_LENGTH);
+    assert_int_equal(b->n[2], ANSWER - n);
+    fx_same(&want, &b->got, n);
+}
+
+static void one_that_comes_back_at_once_is_not_lost(void **state)
+{
+    struct back b = {.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    struct br_turn_cb cb = {.ctx = &b, .output = on_back};
+    struct br_turn_config config;
+    struct br_seq_spec spec;
+    struct br_turn *turn;
+    struct br_err err;
+    (void)state;
+    fx_config(&models, &config);
+    assert_int_equal(br_turn_create(&config, models.model, FX_MODELS, &cb, &turn, &err), 0);
+    spec_make(&spec);
+    for (uint64_t id = 9000; id < 9040; id++)
+        there_and_back(turn, &b, &spec, id);
+    br_seq_spec_free(&spec);
+    br_turn_destroy(turn);
+}
+
 static int setup(void **state)
 {
     struct br_seq_spec spec;
@@ -234,8 +308,8 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(kv_moves_with_its_sequence),
-                                       cmocka_unit_test(without_kv_it_is_computed),
-                                       cmocka_unit_test(nothing_to_hand_over)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kv_moves_with_its_sequence), cmocka_unit_test(without_kv_it_is_computed),
+        cmocka_unit_test(one_that_comes_back_at_once_is_not_lost), cmocka_unit_test(nothing_to_hand_over)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -122,6 +122,12 @@ int32_t br_dev_kv_victim(const struct br_dev *d, uint32_t target, uint32_t keep)
     return -1;
 }
 
+bool br_dev_shape(const struct br_dev *d, uint32_t slot, struct br_step_shape *shape)
+{
+    (void)d, (void)slot, (void)shape;
+    return false;
+}
+
 int32_t br_dev_next_slot(const struct br_dev *d)
 {
     (void)d;

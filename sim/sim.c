@@ -146,6 +146,22 @@ static void weights_begun(struct sim *s, uint32_t device)
     load_begun(s, device, s->clocks[device].load_granted);
 }
 
+static void evicted(const struct sim *s, const struct br_pl_action *a)
+{
+    const struct sim_observer *o = s->run->observer;
+    if (o && o->evicted)
+        o->evicted(o->ctx, s->now_s, a->device, a->model, a->bytes, a->kv);
+}
+
+/* To who watches, KV that leaves in whole sequences is an eviction like any other. */
+static void swapped_out(const struct sim *s, const struct br_pl_action *a)
+{
+    struct br_pl_action as = *a;
+    as.kv = true;
+    as.bytes = s->pool->seqs[a->seq].kv * s->pool->models[a->model].kv_token_bytes;
+    evicted(s, &as);
+}
+
 /* The moves in of this event's actions: one load a device. */
 static void coming_begun(struct sim *s)
 {
@@ -205,13 +221,6 @@ static void step_begun(struct sim *s, uint32_t device)
         o->step_begun(o->ctx, s->now_s, end, device, model_of(s, step->slot), step);
 }
 
-static void evicted(const struct sim *s, const struct br_pl_action *a)
-{
-    const struct sim_observer *o = s->run->observer;
-    if (o && o->evicted)
-        o->evicted(o->ctx, s->now_s, a->device, a->model, a->bytes, a->kv);
-}
-
 static void obey(struct sim *s)
 {
     for (uint32_t i = 0; i < s->actions->n; i++) {
@@ -228,6 +237,7 @@ static void obey(struct sim *s)
             break;
         case BR_PL_SWAP_OUT:
             room_leaves(s, a->device, a->seq);
+            swapped_out(s, a);
             break;
         case BR_PL_RECOMPUTE:
             if (s->books)

@@ -177,9 +177,10 @@ void sim_books_evict(struct sim_books *b, uint32_t device, int64_t bytes)
 static bool extend(struct book_device *d, int32_t handle, uint32_t tokens)
 {
     struct br_err ignored;
-    if (!br_kv_can_extend(d->kv, handle, tokens))
+    bool can = br_kv_can_extend(d->kv, handle, tokens);
+    if (!can)
         limit_set(d);
-    while (!br_kv_can_extend(d->kv, handle, tokens))
+    while (!can && !(can = br_kv_can_extend(d->kv, handle, tokens)))
         if (!moved(d->kv, true))
             return false;
     return br_kv_extend(d->kv, handle, tokens, &ignored) == 0;

@@ -49,23 +49,23 @@ lone() { # lone NAME RATE OPTION...
 bench() { # bench NAME MEMORY LINK FOLDER...
   local name=$1 memory=$2 link=$3
   shift 3
-  "$build/bin/briareus" model bench "$@" --threads 1 --device-memory "$memory" --device-link "$link" --repeat 9 \
+  "$build/bin/briareus" model bench "$@" --threads 1 --device-memory "$memory" --device-link "$link" --repeat 7 --steps 8 \
     --prefill 16,32,64,128 --batch 1,2,4,8,16 --context 32,64,128 --json "$keep/$name-costs.json" >"$keep/$name-costs.txt"
 }
 
 # Models of 70 million parameters, a step of about 10 ms: few enough tokens a second for two processors also at 90 % of the
 # goodput, which is the rate that plan holds at 90 %.
 cpu() {
-  local i share goodput plan=() models=() serve=(--device cpu --threads 1 --device-memory 320M --host-kv-memory 256M --device-link 450M)
+  local i share goodput plan models=() serve=(--device cpu --threads 1 --device-memory 320M --host-kv-memory 256M --device-link 450M)
+  mkdir -p "$keep/models"
+  [ -s "$keep/models/m70/config.json" ] || "$build/bin/briareus" model synth "$keep/models/m70" --hidden 768 --layers 10 \
+    --ffn 2304 --heads 12 --kv-heads 4 >"$keep/models/log"
   for i in a b c; do
-    [ -s "$keep/models/$i/config.json" ] ||
-      { mkdir -p "$keep/models" && "$build/bin/briareus" model synth "$keep/models/$i" --hidden 768 --layers 10 --ffn 2304 \
-        --heads 12 --kv-heads 4 --seed "$(printf '%d' "'$i")"; }
-    plan+=(--model "$keep/models/$i rate=1 $law")
     models+=(--model "$i")
-    serve+=(--model "$i=$keep/models/$i")
+    serve+=(--model "$i=$keep/models/m70")
   done
-  bench cpu 320M 450M "$keep/models/a" "$keep/models/b" "$keep/models/c"
+  plan=(--model "$keep/models/m70 count=3 rate=1 $law")
+  bench cpu 320M 450M "$keep/models/m70"
   goodput=$("$build/bin/briareus" plan --costs "$keep/cpu-costs.json" --context 256 --ttft 4s --tbt 80ms "${plan[@]}" \
     --policy slack --max rate --fleet 1 --seeds 1 --horizon 600 --quiet --json - | jq '.results[0].rate_90')
   echo "$goodput" >"$keep/goodput"
@@ -125,7 +125,7 @@ page_cpu() {
   local share rate
   if [ -s "$keep/cpu-lone.json" ]; then
     cat <<'TEXT'
-## Three models of 70 million parameters on one CPU device
+## Three copies of a model of 70 million parameters on one CPU device
 One thread, 320 MB for weights (139 MB a model) and KV, a link of 450 MB/s; steps as measured by `briareus model bench`. Prompts
 log-normal, median 32, sigma .5, answers 80 and .5; SLO 4 s and 80 ms.
 TEXT

@@ -35,14 +35,14 @@ sim() { # as in policy.md: .037 requests/s a model, prompts 540/.78, answers 242
   jq -s '.[0] + {policies: (map(.policies) | add)}' $(printf "$keep/sim-%s.json " "${policies[@]}") >"$keep/sim.json"
 }
 
-cpu_world() { # cpu_world NAME "FOLDER..." LOAD_OPTIONS... -- SERVE_OPTIONS...: four of each folder's model
+cpu_world() { # cpu_world NAME "FOLDER..." LOAD_OPTIONS... -- SERVE_OPTIONS...: twelve models, of the folders in turn
   local name=$1 folders=$2 load=() serve=() memory=() i f
   shift 2
   while [ "$1" != -- ]; do load+=("$1") && shift; done
   shift
   serve=(--device cpu --threads 1 "$@")
   memory=("$(value --device-memory "$@")" "$(value --device-link "$@")")
-  for i in 0 1 2 3; do
+  for i in $(seq 0 $((12 / $(wc -w <<<"$folders") - 1))); do
     for f in $folders; do
       serve+=(--model "$(basename "$f")-$i=$f")
       load+=(--model "$(basename "$f")-$i")
@@ -50,7 +50,7 @@ cpu_world() { # cpu_world NAME "FOLDER..." LOAD_OPTIONS... -- SERVE_OPTIONS...: 
   done
   # shellcheck disable=SC2086
   "$build/bin/briareus" model bench $folders --threads 1 --device-memory "${memory[0]}" --device-link "${memory[1]}" \
-    --prefill 16,32,64,128 --batch 1,2,4,8 --context 32,64,128 --repeat 5 --json "$keep/$name-costs.json" \
+    --prefill 16,32,64,128 --batch 1,2,4,8 --context 32,64,128 --repeat 5 --steps 8 --json "$keep/$name-costs.json" \
     >"$keep/$name-costs.txt"
   find_devices "$name" --costs "$keep/$name-costs.json" --popularity zipf:1 --prompt-format ids --drain 30s "${load[@]}" \
     -- "${serve[@]}"
@@ -67,13 +67,10 @@ value() { # value NAME WORD...: the word behind that one
 # little, and few enough tokens a second for two processors. A load costs about thirty such steps; SLOs in the same
 # proportion to a step as 10 s and 100 ms are to a 72B model's 30 ms.
 cpu() {
-  local i
-  for i in a b c; do
-    [ -s "$keep/models/$i/config.json" ] ||
-      { mkdir -p "$keep/models" && "$build/bin/briareus" model synth "$keep/models/$i" --hidden 768 --layers 10 --ffn 2304 \
-        --heads 12 --kv-heads 4 --seed "$(printf '%d' "'$i")"; }
-  done
-  cpu_world cpu "$keep/models/a $keep/models/b $keep/models/c" --request-rate "${CPU_RATE:-.5}" \
+  mkdir -p "$keep/models"
+  [ -s "$keep/models/m70/config.json" ] || "$build/bin/briareus" model synth "$keep/models/m70" --hidden 768 --layers 10 \
+    --ffn 2304 --heads 12 --kv-heads 4 >"$keep/models/log"
+  cpu_world cpu "$keep/models/m70" --request-rate "${CPU_RATE:-.5}" \
     --duration "$((${CPU_SPAN:-150} + ${CPU_WARMUP:-10}))s" --warmup "${CPU_WARMUP:-10}s" --ttft 4s --tbt 80ms \
     --input-len lognormal:32:.5:8:96 --output-len lognormal:80:.5:16:160 --vocab-size 500 --max-dispatch-delay 200ms \
     -- --device-memory 320M --host-kv-memory 256M --device-link 450M
@@ -135,7 +132,7 @@ TEXT
     if [ -s "$keep/cpu.json" ]; then
       cat <<'TEXT'
 ## Twelve models of 70 million parameters on CPU devices
-Four copies each of three random models (139 MB); a device is one thread with 320 MB for weights and KV behind a link of
+Twelve copies of one random model (139 MB); a device is one thread with 320 MB for weights and KV behind a link of
 450 MB/s, so that a load takes about thirty decode steps. Rates fall as 1/rank from model to model.
 
 TEXT

@@ -45,7 +45,7 @@ say "image: $(du -sm "$root" | cut -f1) MB; $(stat -c '%s bytes' "$root/usr/loca
 
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
-inside() { chroot --userspec=briareus "$root" env HOME=/var/lib/briareus PATH=/usr/local/bin:/usr/bin:/bin "$@"; }
+inside() { exec chroot --userspec=briareus "$root" env HOME=/var/lib/briareus PATH=/usr/local/bin:/usr/bin:/bin "$@"; }
 mkdir -p "$root/models"
 cp -r demo/models/newton "$root/models/example"
 await() { # await FILE TEXT

@@ -33,7 +33,9 @@ rm -f "$bare/etc/apt/sources.list"
 cp /etc/apt/sources.list.d/debian.sources "$bare/etc/apt/sources.list.d/" 2>/dev/null ||
   cp /etc/apt/sources.list "$bare/etc/apt/"
 cp -r /etc/apt/apt.conf.d/. "$bare/etc/apt/apt.conf.d/"
-echo "registry=$(npm config get registry 2>/dev/null)" | tee "$bare/etc/npmrc" >"$bare/root/.npmrc"
+cat "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" ${NODE_EXTRA_CA_CERTS:+"$NODE_EXTRA_CA_CERTS"} \
+  >"$bare/etc/ssl/trusted.crt"
+printf 'registry=%s\ncafile=/etc/ssl/trusted.crt\n' "$(npm config get registry)" >"$bare/root/.npmrc"
 say "bare root: $(du -sm "$bare" | cut -f1) MB"
 
 root=$(deploy/test/run_dockerfile.py deploy/Dockerfile . "$bare" "$work" 2>"$work/build.log") ||
@@ -43,7 +45,7 @@ say "image: $(du -sm "$root" | cut -f1) MB; $(stat -c '%s bytes' "$root/usr/loca
 
 mount -t proc proc "$root/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
-inside() { chroot --userspec=briareus "$root" env HOME=/var/lib/briareus PATH=/usr/local/bin:/usr/bin:/bin "$@"; }
+inside() { exec chroot --userspec=briareus "$root" env HOME=/var/lib/briareus PATH=/usr/local/bin:/usr/bin:/bin "$@"; }
 mkdir -p "$root/models"
 cp -r demo/models/newton "$root/models/example"
 await() { # await FILE TEXT

@@ -78,17 +78,33 @@ void br_buf_puts(struct br_buf *buf, const char *text)
 void br_buf_printf(struct br_buf *buf, const char *fmt, ...)
 {
     va_list ap;
+    size_t room;
     int n;
+    br_buf_reserve(buf, 32); /* most fits at once */
+    room = buf->cap - buf->len;
     va_start(ap, fmt);
-    n = vsnprintf(NULL, 0, fmt, ap);
+    n = vsnprintf(buf->data + buf->len, room, fmt, ap);
     va_end(ap);
+    if (n > 0 && (size_t)n >= room) {
+        br_buf_reserve(buf, (size_t)n);
+        va_start(ap, fmt);
+        vsnprintf(buf->data + buf->len, (size_t)n + 1, fmt, ap);
+        va_end(ap);
+    }
     if (n < 0)
-        return;
-    br_buf_reserve(buf, (size_t)n);
-    va_start(ap, fmt);
-    vsnprintf(buf->data + buf->len, (size_t)n + 1, fmt, ap);
-    va_end(ap);
-    buf->len += (size_t)n;
+        buf->data[buf->len] = 0;
+    else
+        buf->len += (size_t)n;
+}
+
+void br_buf_put_u64(struct br_buf *buf, uint64_t value)
+{
+    char digits[20];
+    size_t n = sizeof digits;
+    do
+        digits[--n] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    br_buf_add(buf, digits + n, sizeof digits - n);
 }
 
 void br_buf_consume(struct br_buf *buf, size_t n)

@@ -4,6 +4,7 @@
 #define BRIAREUS_BASE_BUF_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/err.h"
@@ -19,6 +20,7 @@ void br_buf_reserve(struct br_buf *buf, size_t extra);
 void br_buf_add(struct br_buf *buf, const void *data, size_t len);
 void br_buf_puts(struct br_buf *buf, const char *text);
 void br_buf_printf(struct br_buf *buf, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void br_buf_put_u64(struct br_buf *buf, uint64_t value); /* in decimal: where printf would be felt */
 /* Drops the first n bytes. */
 void br_buf_consume(struct br_buf *buf, size_t n);
 /* Appends a whole file of at most max bytes; -1 and errno (EFBIG if larger, EINVAL if it is a folder, FIFO, device or

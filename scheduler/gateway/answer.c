@@ -77,7 +77,9 @@ static void put_delta(const struct br_answer_choice *choice, struct br_buf *out)
 
 void br_answer_chunk(const struct br_request *request, const struct br_answer_choice *choice, struct br_buf *out)
 {
-    br_buf_printf(out, "{\"index\":%u,", choice->index);
+    br_buf_puts(out, "{\"index\":");
+    br_buf_put_u64(out, choice->index);
+    br_buf_puts(out, ",");
     if (request->kind == BR_REQUEST_CHAT) {
         put_delta(choice, out);
     } else {

@@ -1,6 +1,5 @@
 #include "scheduler/gateway/error.h"
 
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,24 +50,53 @@ static const char *problem_type_anthropic(int status)
     return status >= 500 ? "api_error" : "invalid_request_error";
 }
 
-static int json_append(const char *data, size_t len, void *out)
+/* The escape of a byte in a JSON string; NULL: it stands for itself. */
+static const char *json_escape(unsigned char c, char text[8])
 {
-    br_buf_add(out, data, len);
-    return 0;
+    static const char *const named[0x20] = {
+        ['\b'] = "\\b", ['\f'] = "\\f", ['\n'] = "\\n", ['\r'] = "\\r", ['\t'] = "\\t"};
+    if (c == '"')
+        return "\\\"";
+    if (c == '\\')
+        return "\\\\";
+    if (c >= 0x20)
+        return NULL;
+    if (named[c])
+        return named[c];
+    snprintf(text, 8, "\\u%04X", c);
+    return text;
 }
 
+static void json_string_put(struct br_buf *out, const char *text, size_t len)
+{
+    size_t from = 0;
+    br_buf_reserve(out, len + 2);
+    br_buf_add(out, "\"", 1);
+    for (size_t i = 0; i < len; i++) {
+        char buf[8];
+        const char *escape = json_escape((unsigned char)text[i], buf);
+        if (!escape)
+            continue;
+        br_buf_add(out, text + from, i - from);
+        br_buf_puts(out, escape);
+        from = i + 1;
+    }
+    br_buf_add(out, text + from, len - from);
+    br_buf_add(out, "\"", 1);
+}
+
+/* Not by jansson: this is done for every streamed token, and a value of its own would be allocated for each. */
 void br_json_put(struct br_buf *out, const char *text, size_t len)
 {
-    json_t *string = json_stringn(text ? text : "", len);
-    if (!string) {
-        struct br_buf repaired = {0};
-        br_utf8_lossy(&repaired, text, len);
-        string = json_stringn_nocheck(repaired.data ? repaired.data : "", repaired.len);
-        br_buf_free(&repaired);
+    struct br_buf repaired = {0};
+    text = text ? text : "";
+    if (br_utf8_valid_len(text, len) == len) {
+        json_string_put(out, text, len);
+        return;
     }
-    if (!string || json_dump_callback(string, json_append, out, JSON_ENCODE_ANY | JSON_COMPACT) < 0)
-        br_buf_puts(out, "\"\"");
-    json_decref(string);
+    br_utf8_lossy(&repaired, text, len);
+    json_string_put(out, repaired.data, repaired.len);
+    br_buf_free(&repaired);
 }
 
 static void problem_field(struct br_buf *out, const char *value)

@@ -111,13 +111,27 @@ void br_http_stream_begin(struct br_http *http, const char *content_type, const 
     http->events->wake(http);
 }
 
+enum { CHUNK_FRAME = 24 };
+
+static void put_chunk_size(struct br_buf *out, size_t len)
+{
+    char text[CHUNK_FRAME];
+    size_t at = sizeof text - 2;
+    memcpy(text + at, "\r\n", 2);
+    do
+        text[--at] = "0123456789abcdef"[len & 15];
+    while ((len >>= 4) > 0);
+    br_buf_add(out, text + at, sizeof text - at);
+}
+
 void br_http_stream_write(struct br_http *http, const char *data, size_t len)
 {
     assert(http->state == BR_HTTP_STREAM);
     if (len == 0)
         return; /* an empty chunk would end the stream */
+    br_buf_reserve(&http->out, len + CHUNK_FRAME);
     if (http->minor >= 1)
-        br_buf_printf(&http->out, "%zx\r\n", len);
+        put_chunk_size(&http->out, len);
     br_buf_add(&http->out, data, len);
     if (http->minor >= 1)
         br_buf_puts(&http->out, "\r\n");

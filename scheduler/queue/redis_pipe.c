@@ -62,7 +62,9 @@ void br_pipe_cmd_script(struct br_pipe_cmd *cmd, enum br_script script, uint32_t
 
 void br_pipe_cmd_add(struct br_pipe_cmd *cmd, const void *data, size_t len)
 {
-    br_buf_printf(&cmd->wire, "$%zu\r\n", len);
+    br_buf_add(&cmd->wire, "$", 1);
+    br_buf_put_u64(&cmd->wire, len);
+    br_buf_add(&cmd->wire, "\r\n", 2);
     br_buf_add(&cmd->wire, data, len);
     br_buf_add(&cmd->wire, "\r\n", 2);
 }

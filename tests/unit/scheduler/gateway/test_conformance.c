@@ -139,7 +139,7 @@ static void check(const struct row *row, size_t piece)
     for (size_t at = 0; at < len && !c.eof; at += piece) {
         client_send(&c, row->bytes + at, len - at < piece ? len - at : piece);
         if (piece < len)
-            client_turn(&c);
+            uv_run(&net->loop, UV_RUN_NOWAIT);
     }
     if (row->after == CLOSED)
         client_await_eof(&c);

@@ -34,10 +34,11 @@ enum br_dev_event_kind {
     BR_DEV_SLOT_ADD,    /* slot, step_s, load_s, ttft_s, tbt_s, rate, bytes_all = its weights, kv_token_bytes, shape:
                            a model that this device may run; of a known slot: its SLO, rate and pin change */
     BR_DEV_SLOT_REMOVE, /* slot: its sequences have ended before */
-    BR_DEV_SEQ_ADD,   /* slot, seq, tokens = prompt (and resumed) tokens to prefill, ttft_s, tbt_s, age_s, delivered */
-    BR_DEV_SEQ_END,   /* seq: finished, cancelled or failed */
-    BR_DEV_SEQ_RESET, /* seq: its KV is lost; tokens = tokens to prefill again */
-    BR_DEV_STEP_DONE, /* slot, step_s = how long it took */
+    BR_DEV_SEQ_ADD,     /* slot, seq, tokens = prompt (and resumed) tokens to prefill, known = of these, ttft_s, tbt_s,
+                           age_s, delivered */
+    BR_DEV_SEQ_END,     /* seq: finished, cancelled or failed */
+    BR_DEV_SEQ_RESET,   /* seq: its KV is lost; tokens = tokens to prefill again */
+    BR_DEV_STEP_DONE,   /* slot, step_s = how long it took */
     BR_DEV_SEQ_STEPPED, /* seq, tokens = rows of it that the step ran; `emitted` tokens came out (0 or 1) */
     BR_DEV_SEQ_FOUND,   /* seq, tokens: KV of so many of its tokens, of which it had none, is on the device, and no step
                            computed it */
@@ -57,6 +58,7 @@ struct br_dev_event {
     uint32_t slot; /* index < max_slots, chosen by the caller */
     uint32_t seq;  /* index < max_seqs, chosen by the caller */
     uint32_t tokens, emitted, delivered;
+    uint32_t known; /* SEQ_ADD: KV of so many of its tokens is known now, and will probably be found */
     double step_s, load_s, ttft_s, tbt_s, age_s;
     double rate;   /* of a model: requests/s expected; 0: unknown */
     double weight; /* of a sequence or model: > 0, 1 is usual; 0 means 1. Its lateness counts so much */

@@ -87,6 +87,7 @@ static void seq_add(struct dev_pool *d, const struct br_dev_event *e)
                                     .model = e->slot,
                                     .prompt = tokens > e->delivered ? tokens - e->delivered : tokens,
                                     .left = tokens,
+                                    .known = e->known,
                                     .delivered = e->delivered,
                                     .age_s = e->age_s,
                                     .ttft_s = or_else(e->ttft_s, 0),

@@ -346,6 +346,8 @@ void turn_disk_poll(struct br_turn *t);
 /* prefix.c */
 /* Before its first rows: takes over what is known of its prompt and lies on the device. */
 void turn_prefix_adopt(struct br_turn *t, uint32_t index);
+/* Tokens that it would take over if it began now. */
+uint32_t turn_prefix_known(struct br_turn *t, uint32_t index);
 /* Has what is known of its prompt come in from the host, if there is more of it there and room is free. */
 void turn_prefix_fetch(struct br_turn *t, uint32_t index);
 void turn_prefix_fetched(struct br_turn *t, uint32_t index);

@@ -115,6 +115,16 @@ void turn_prefix_adopt(struct br_turn *t, uint32_t index)
         found(t, index, n, n * BR_KV_TOKENS);
 }
 
+uint32_t turn_prefix_known(struct br_turn *t, uint32_t index)
+{
+    struct turn_seq *s = &t->seqs[index];
+    uint32_t tokens;
+    if (!may_look(t, s))
+        return 0;
+    tokens = look(t, s).blocks * BR_KV_TOKENS;
+    return tokens < s->n_ids ? tokens : s->n_ids - 1;
+}
+
 /* Into free room only: the sequence has no claim on any yet. */
 void turn_prefix_fetch(struct br_turn *t, uint32_t index)
 {

@@ -175,6 +175,7 @@ static void seq_tell(struct br_turn *t, uint32_t index)
                                         .slot = s->slot,
                                         .seq = index,
                                         .tokens = s->n_ids,
+                                        .known = turn_prefix_known(t, index),
                                         .delivered = s->n_given,
                                         .weight = s->spec.weight,
                                         .ttft_s = s->spec.ttft_s,

@@ -20,6 +20,7 @@ static void seq_open(struct br_pool *pool, const struct br_pl_event *e)
                             .next = -1,
                             .prompt = e->prompt,
                             .left = e->left || e->kv ? e->left : e->prompt + e->delivered,
+                            .known = e->known < e->left ? e->known : 0,
                             .delivered = e->delivered,
                             .output = e->output,
                             .kept = e->kept,

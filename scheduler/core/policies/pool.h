@@ -127,6 +127,7 @@ struct br_pl_event {
     uint32_t device, seq, model, prompt;
     uint32_t delivered; /* tokens that its client has; they count as prompt when KV is computed anew */
     uint32_t left;      /* tokens to prefill; of ARRIVE 0: prompt + delivered, or none if kv */
+    uint32_t known;     /* ARRIVE: KV of so many of these tokens will probably be found: they take no time */
     uint32_t rows;
     uint32_t output;      /* its true length; an oracle, for request-sjf alone */
     double age_s;         /* it arrived so long ago */
@@ -195,6 +196,7 @@ struct br_pl_seq {
     uint32_t model, slot;
     int32_t prev, next;
     uint32_t prompt, left, delivered; /* left: tokens to prefill */
+    uint32_t known;                   /* of `left`, < it: will probably be found; 0 once it has begun */
     uint32_t kv;                      /* tokens of KV it has */
     double due_s;                     /* when its next token is due, less its own prefill */
     double urgent_s;                  /* the same with its weight */
@@ -216,6 +218,7 @@ struct br_pl_slot {
     int64_t kv_all;              /* bytes of KV of the running sequences */
     int64_t kv_wait;             /* of the waiting ones: on the host */
     int64_t left;                /* tokens to prefill, of all its sequences that are not paused */
+    int64_t known;               /* of them, those that will probably be found */
     int32_t held;                /* place in its device's list; -1 */
     bool barred;                 /* may not run there */
     bool served;                 /* not barred, device up, fits beside what is pinned there */

@@ -2,7 +2,7 @@
 
 struct tally {
     uint32_t listed, paused, back, away;
-    int64_t kv, here, left, kv_wait;
+    int64_t kv, here, left, known, kv_wait;
 };
 
 static void seq_tally(const struct br_pool *pool, const struct br_pl_seq *q, struct tally *t)
@@ -10,6 +10,7 @@ static void seq_tally(const struct br_pool *pool, const struct br_pl_seq *q, str
     int64_t bytes = q->kv * pool->models[q->model].kv_token_bytes;
     bool runs = q->state == BR_PL_RUNNING;
     t->left += q->paused ? 0 : q->left;
+    t->known += q->paused ? 0 : q->known;
     t->paused += q->paused;
     t->back += !runs && q->kv > 0 && !q->paused;
     t->away += runs && q->where != BR_PL_HERE && !q->paused;
@@ -47,7 +48,7 @@ static int slot_check(const struct br_pool *pool, const struct br_pl_slot *s, ui
         return br_err_set(err, BR_ECORRUPT, "slot %u: counts of paused, waiting or outside sequences are wrong", index);
     if (!s->served && (!pl_empty(s) || s->weights || s->kv))
         return br_err_set(err, BR_ECORRUPT, "slot %u: something where its model may not run", index);
-    if (t.kv != s->kv_all || t.left != s->left)
+    if (t.kv != s->kv_all || t.left != s->left || t.known != s->known || s->known > s->left)
         return br_err_set(err, BR_ECORRUPT, "slot %u: KV or prompt counts are not the sum of its sequences", index);
     if (s->weights < 0 || s->weights > pl_model(pool, s)->weights_bytes || s->kv < 0 || s->kv > s->kv_all)
         return br_err_set(err, BR_ECORRUPT, "slot %u: more on the device than there is", index);

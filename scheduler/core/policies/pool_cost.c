@@ -28,7 +28,7 @@ uint32_t pl_rows(const struct br_pool *pool, const struct br_pl_slot *s, double 
 
 void pl_due(const struct br_pool *pool, struct br_pl_seq *q, uint32_t device)
 {
-    double prefill = pl_prefill_s(pool, device, q->model, q->left);
+    double prefill = pl_prefill_s(pool, device, q->model, q->left - q->known);
     q->due_s = q->clock_s + q->ttft_s + q->delivered * q->tbt_s - prefill;
     q->urgent_s = q->clock_s + q->ttft_s / q->weight + q->delivered * q->tbt_s - prefill;
 }
@@ -68,7 +68,7 @@ double pl_share(const struct br_pool *pool, struct br_pl_slot *s)
     if (!s->dirty_share)
         return s->share;
     s->dirty_share = false;
-    uint32_t left = (uint32_t)s->left;
+    uint32_t left = (uint32_t)(s->left - s->known);
     s->share =
         pl_n(s) ? pl_decode_s(pool, s) / m->tbt_s + pl_prefill_s(pool, s->device, s->model, left) / m->ttft_s : 0;
     return s->share;

@@ -97,6 +97,7 @@ void pl_count(struct br_pool *pool, struct br_pl_slot *s, const struct br_pl_seq
         return;
     }
     s->left += by * (int64_t)q->left;
+    s->known += by * (int64_t)q->known;
     s->back += (uint32_t)(waits && q->kv > 0 ? by : 0);
     pool->n_back += (uint32_t)(waits && q->kv > 0 ? by : 0);
     s->away += (uint32_t)(!waits && q->where != BR_PL_HERE ? by : 0);

@@ -222,6 +222,8 @@ static void item_done(struct br_pool *pool, struct br_pl_slot *s, struct br_pl_i
     struct br_pl_seq *q = &pool->seqs[item->seq];
     q->stepping = false;
     item->done = true;
+    s->known -= q->paused ? 0 : q->known;
+    q->known = 0;
     if (q->left) {
         q->left -= item->rows;
         s->left -= q->paused ? 0 : item->rows;

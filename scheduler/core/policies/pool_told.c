@@ -82,12 +82,13 @@ static void lost(struct br_pool *pool, const struct br_pl_event *e)
     uint32_t left = e->left ? e->left : q->prompt + q->delivered;
     if (!placed(q)) {
         q->left = left;
+        q->known = 0;
         return;
     }
     struct br_pl_slot *s = slot_of(pool, q);
     pl_item_remove(pool, e->seq);
     pl_take(pool, e->seq);
-    q->kv = 0;
+    q->kv = q->known = 0;
     q->redo = true;
     q->where = BR_PL_HERE;
     q->left = e->left ? e->left : q->prompt + q->delivered;
@@ -115,6 +116,7 @@ static void progress(struct br_pool *pool, const struct br_pl_event *e)
 {
     struct br_pl_seq *q = &pool->seqs[e->seq];
     if (!placed(q) || q->stepping) {
+        q->known = q->state == BR_PL_QUEUED ? 0 : q->known;
         q->left = q->state == BR_PL_QUEUED ? e->left : q->left;
         q->delivered = q->state == BR_PL_QUEUED ? e->delivered : q->delivered;
         return;
@@ -122,6 +124,7 @@ static void progress(struct br_pool *pool, const struct br_pl_event *e)
     struct br_pl_slot *s = slot_of(pool, q);
     uint32_t before = q->state == BR_PL_RUNNING ? q->kv : 0;
     pl_take(pool, e->seq);
+    q->known = 0;
     q->left = e->left;
     q->delivered = e->delivered;
     q->kv = kv_tokens(q);

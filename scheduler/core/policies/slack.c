@@ -66,7 +66,7 @@ static bool replica_helps(const struct br_pool *pool, struct br_pl_slot *s, uint
         return true;
     if (other_util >= util - .3)
         return false;
-    bool prompts = pl_prefill_s(pool, s->device, s->model, (uint32_t)s->left + prompt) > .8 * m->ttft_s;
+    bool prompts = pl_prefill_s(pool, s->device, s->model, (uint32_t)(s->left - s->known) + prompt) > .8 * m->ttft_s;
     bool full = !pl_room(pool, s, prompt, pool->devices[s->device].hw.memory_bytes);
     return (util > 1 && pl_share(pool, s) > .8 && pl_n(s) >= 8) || (prompts && s->left > 0) || full;
 }

@@ -1,4 +1,5 @@
 /* What the pool refuses, and the rules of slack that were traps in simulation. */
+#include <math.h>
 #include <string.h>
 
 #include "scheduler/core/policies/pool.h"
@@ -84,12 +85,41 @@ static void slack_loads_beside_a_running_step(void **state)
     br_pl_destroy(pool);
 }
 
+/* A prompt of 1000 tokens of which 960 will probably be found takes the time of 40, in one step. When its first step
+ * has found none of them, the rest takes its full time. */
+static void known_tokens_take_no_time(void **state)
+{
+    (void)state;
+    struct br_pl_model m = model(1000);
+    struct br_pl_hardware hw = hardware(5000);
+    struct br_pl_config c = config("slack", &m, 1, &hw, 1);
+    struct br_pool *pool;
+    struct br_err err;
+    static struct br_pl_actions did;
+    uint32_t rows;
+    c.options.max_chunk_rows = 200;
+    assert_int_equal(br_pl_create(&c, &pool, &err), 0);
+    br_pl_step(pool, 0,
+               &(struct br_pl_event){.kind = BR_PL_ARRIVE, .seq = 0, .prompt = 1000, .left = 1000, .known = 960}, &did);
+    assert_true(fabs(pool->seqs[0].due_s - (10 - step_s(NULL, 0, 0, 0, 0, 40))) < 1e-9);
+    assert_int_equal(br_pl_check(pool, &err), 0);
+    br_pl_step(pool, .1, &(struct br_pl_event){.kind = BR_PL_LOAD_DONE}, &did);
+    assert_int_equal(pool->devices[0].step.slot, 0);
+    rows = pool->devices[0].step.items[0].rows;
+    assert_true(rows <= 200);
+    br_pl_step(pool, .2, &(struct br_pl_event){.kind = BR_PL_STEP_DONE}, &did);
+    assert_int_equal(br_pl_check(pool, &err), 0);
+    assert_true(fabs(pool->seqs[0].due_s - (10 - step_s(NULL, 0, 0, 0, 0, 1000 - rows))) < 1e-9);
+    br_pl_destroy(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_policy_is_refused),
         cmocka_unit_test(too_large_model_is_refused),
         cmocka_unit_test(slack_loads_beside_a_running_step),
+        cmocka_unit_test(known_tokens_take_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,7 +263,7 @@ static void test_cached_blocks_make_way(void **state)
                   (unsigned long)stats.cached_tokens, (unsigned long)stats.prompt_tokens,
                   (unsigned long)stats.loaded_bytes, (unsigned long)stats.swaps_out, (unsigned long)stats.drops,
                   stats.shortages);
-    assert_true(stats.loaded_bytes > 2 * models.all_bytes);
+    assert_true(stats.loaded_bytes > models.all_bytes); /* some have come again */
     assert_int_equal(stats.swaps_out + stats.drops + stats.shortages, 0);
     fx_stop(&run);
 }

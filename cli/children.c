@@ -145,8 +145,10 @@ static struct timespec wait_time(double seconds)
     return ts;
 }
 
-static void reload(const struct cli_children *children)
+static void hangup(struct cli_children *children)
 {
+    if (children->hangup)
+        children->hangup(children->hangup_ctx);
     for (unsigned i = 0; i < children->n; i++)
         if (children->list[i].reloads && children->list[i].pid > 0)
             kill(children->list[i].pid, SIGHUP);
@@ -167,7 +169,7 @@ void cli_children_watch(struct cli_children *children, double max_s)
         if (signum == SIGTERM || signum == SIGINT)
             return;
         if (signum == SIGHUP)
-            reload(children);
+            hangup(children);
     }
 }
 

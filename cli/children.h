@@ -31,6 +31,8 @@ enum { CLI_EXIT_CONFIG = 2 };
 struct cli_children {
     struct cli_child list[CLI_MAX_CHILDREN];
     unsigned n;
+    void (*hangup)(void *ctx); /* SIGHUP has come: before the children that hear it do; NULL: nothing */
+    void *hangup_ctx;
     const char *hopeless; /* name of the child that ended with CLI_EXIT_CONFIG */
 };
 

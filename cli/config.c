@@ -167,14 +167,29 @@ static uint32_t rows_of(unsigned parts, struct br_option table[N_ROWS])
     return n;
 }
 
-int cli_config_read(struct cli_config *config, unsigned parts, const char *program, const char *purpose, int argc,
-                    char **argv, struct br_err *err)
+static const char *config_file(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--config=", 9) == 0)
+            return argv[i] + 9;
+        if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
+            return argv[i + 1];
+    }
+    return NULL;
+}
+
+static int parse(struct cli_config *config, unsigned parts, const char *program, const char *purpose, int argc,
+                 char **argv, struct br_err *err)
 {
     struct br_option table[N_ROWS];
     enum br_log_level level;
     int rc;
     memset(config, 0, sizeof *config);
     config->scheduler.ready_fd = -1;
+    config->source = (struct cli_source){parts, program, purpose, argc, argv};
+    config->scheduler.again = cli_config_again;
+    config->scheduler.again_ctx = &config->source;
+    config->scheduler.config_file = config_file(argc, argv);
     rc = br_options_read(table, rows_of(parts, table), config, program, purpose, argc, argv, err);
     if (rc)
         return rc;
@@ -183,11 +198,38 @@ int cli_config_read(struct cli_config *config, unsigned parts, const char *progr
                           config->log_level);
     if (strcmp(config->log_format, "text") != 0 && strcmp(config->log_format, "json") != 0)
         return br_err_set(err, BR_EINVAL, "log-format: '%s' is neither text nor json", config->log_format);
-    setenv("BRIAREUS_LOG_FORMAT", config->log_format, 1); /* for this process and those that it starts */
-    br_log_init(strrchr(program, ' ') ? strrchr(program, ' ') + 1 : program, level);
     config->scheduler.trace = config->trace;
     config->scheduler.trace_bytes = config->trace_bytes;
     return 0;
+}
+
+int cli_config_read(struct cli_config *config, unsigned parts, const char *program, const char *purpose, int argc,
+                    char **argv, struct br_err *err)
+{
+    enum br_log_level level;
+    int rc = parse(config, parts, program, purpose, argc, argv, err);
+    if (rc)
+        return rc;
+    br_log_level_parse(config->log_level, &level);
+    setenv("BRIAREUS_LOG_FORMAT", config->log_format, 1); /* for this process and those that it starts */
+    br_log_init(strrchr(program, ' ') ? strrchr(program, ' ') + 1 : program, level);
+    return 0;
+}
+
+int cli_config_reread(const struct cli_source *from, struct cli_config *out, struct br_err *err)
+{
+    return parse(out, from->parts, from->program, from->purpose, from->argc, from->argv, err);
+}
+
+int cli_config_again(void *ctx, int (*use)(void *use_ctx, const struct br_scheduler_config *config, struct br_err *err),
+                     void *use_ctx, struct br_err *err)
+{
+    struct cli_config fresh;
+    int rc = cli_config_reread(ctx, &fresh, err);
+    if (rc == 0)
+        rc = use(use_ctx, &fresh.scheduler, err);
+    cli_config_free(&fresh);
+    return rc;
 }
 
 void cli_config_free(struct cli_config *config)

@@ -6,7 +6,16 @@
 #include "scheduler/scheduler.h"
 #include "worker/node/worker.h"
 
+/* How it was read: for reading it again. */
+struct cli_source {
+    unsigned parts;
+    const char *program, *purpose;
+    int argc;
+    char **argv;
+};
+
 struct cli_config {
+    struct cli_source source;
     struct br_scheduler_config scheduler; /* its models list serves both */
     char *log_level, *log_format;
     /* worker */
@@ -34,6 +43,11 @@ enum cli_part { CLI_SCHEDULER = 1, CLI_WORKER = 2, CLI_SERVE = 4 };
 /* Reads the options of these parts; 1 when --help was printed. Sets the log up. */
 int cli_config_read(struct cli_config *config, unsigned parts, const char *program, const char *purpose, int argc,
                     char **argv, struct br_err *err);
+/* The same again; the log stays as it is. *out is to be freed, whatever comes of it. */
+int cli_config_reread(const struct cli_source *from, struct cli_config *out, struct br_err *err);
+/* br_scheduler_config.again; ctx is a struct cli_source. */
+int cli_config_again(void *ctx, int (*use)(void *use_ctx, const struct br_scheduler_config *config, struct br_err *err),
+                     void *use_ctx, struct br_err *err);
 void cli_config_free(struct cli_config *config);
 
 /* The worker's view: *out borrows from config and models (n of them, malloc'ed: the caller frees *models and each

@@ -259,6 +259,28 @@ static int serve_check(const struct serve *s, struct br_err *err)
     return 0;
 }
 
+static void list_swap(struct br_option_list *a, struct br_option_list *b)
+{
+    struct br_option_list old = *a;
+    *a = *b;
+    *b = old;
+}
+
+/* A child that has to be started again starts with the models of now. */
+static void on_hangup(void *ctx)
+{
+    struct serve *s = ctx;
+    struct cli_config fresh;
+    struct br_err err;
+    if (cli_config_reread(&s->config.source, &fresh, &err))
+        br_log(BR_ERROR, "reload_failed", "why=%s", BR_Q(err.msg));
+    else {
+        list_swap(&s->config.scheduler.models, &fresh.scheduler.models);
+        list_swap(&s->config.scheduler.terms, &fresh.scheduler.terms);
+    }
+    cli_config_free(&fresh);
+}
+
 static int serve_children(struct serve *s, struct br_err *err)
 {
     int rc;
@@ -266,6 +288,8 @@ static int serve_children(struct serve *s, struct br_err *err)
         return br_err_errno(err, BR_EIO, "pipe");
     s->children = (struct cli_children){
         .n = 3,
+        .hangup = on_hangup,
+        .hangup_ctx = s,
         .list = {
             {.name = "redis", .run = cli_redis_run, .ctx = &s->redis, .ready = cli_redis_ready, .log = s->redis_log},
             {.name = "scheduler",

@@ -5,6 +5,8 @@
 enum br_model_order_what {
     BR_MODEL_LOAD = 1,   /* onto the device, into room that is free or that idle models give up */
     BR_MODEL_UNLOAD = 2, /* off the device; of models without sequences there */
+    BR_MODEL_ADD = 3,    /* to be served from now on */
+    BR_MODEL_REMOVE = 4, /* unloaded, from the host cache too, and unknown from then on */
 };
 
 enum br_model_host {

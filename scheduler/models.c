@@ -15,13 +15,15 @@ struct model {
     struct br_gateway_model view;
     char name[BR_MAX_MODEL_NAME];
     struct br_tokenizer *tokenizer; /* owned */
-    bool pinned;
+    bool present, pinned;
+    char *dir;                      /* owned; NULL: outline */
+    struct br_model_entry *outline; /* owned; NULL: dir */
     char folder_trouble[512], device_trouble[512];
 };
 
 struct br_models {
     struct model *list;
-    uint32_t n;
+    uint32_t n, cap;
 };
 
 int br_model_arg_split(const char *arg, char *name, const char **dir, struct br_err *err)
@@ -113,6 +115,7 @@ static int list_model(struct br_models *models, struct model *m, struct br_model
     if (br_model_terms_apply(c->terms, m->name, &terms, err))
         return err->code;
     models->n++;
+    m->present = true;
     m->view.name = m->name;
     m->view.created_s = br_wall_ns() / BR_NS_PER_S;
     m->view.ttft_s = terms.ttft_s;
@@ -134,6 +137,7 @@ static int add_model(struct br_models *models, const char *arg, const struct br_
     const char *dir;
     if (br_model_arg_split(arg, m->name, &dir, err) || list_model(models, m, (struct br_model_terms){0}, c, err))
         return err->code;
+    m->dir = br_strdup(dir);
     if (load_folder(m, dir, c, err))
         model_unusable(m, dir, err);
     return 0;
@@ -158,6 +162,9 @@ static int add_outline(struct br_models *models, const struct br_model_entry *en
                 .ttft_s = entry->ttft_s, .tbt_s = entry->tbt_s, .weight = entry->weight, .pinned = entry->pinned},
             c, err))
         return err->code;
+    m->outline = br_malloc(sizeof *m->outline);
+    *m->outline = *entry;
+    m->outline->tokenizer = entry->tokenizer ? br_strdup(entry->tokenizer) : NULL;
     m->view.max_context = entry->context;
     if (c->max_model_len && c->max_model_len < m->view.max_context)
         m->view.max_context = c->max_model_len;
@@ -180,7 +187,8 @@ int br_models_create(const struct br_models_config *config, struct br_models **o
     if (n + outlines == 0)
         return br_err_set(err, BR_EINVAL, "no model given: --model NAME=DIR, once for each");
     models = br_calloc(1, sizeof *models);
-    models->list = br_calloc(n + outlines, sizeof *models->list);
+    models->cap = n + outlines + BR_MODELS_SPARE;
+    models->list = br_calloc(models->cap, sizeof *models->list);
     for (uint32_t i = 0; rc == 0 && i < n; i++)
         rc = add_model(models, config->models->items[i], config, err);
     for (uint32_t i = 0; rc == 0 && i < outlines; i++)
@@ -200,7 +208,7 @@ void br_models_destroy(struct br_models *models)
     if (!models)
         return;
     for (uint32_t i = 0; i < models->n; i++)
-        br_tokenizer_free(models->list[i].tokenizer);
+        br_models_release(models, i);
     free(models->list);
     free(models);
 }
@@ -213,7 +221,7 @@ uint32_t br_models_count(const struct br_models *models)
 int br_models_index(const struct br_models *models, const char *name)
 {
     for (uint32_t i = 0; i < models->n; i++)
-        if (strcmp(models->list[i].name, name) == 0)
+        if (models->list[i].present && strcmp(models->list[i].name, name) == 0)
             return (int)i;
     return -1;
 }
@@ -245,4 +253,127 @@ void br_models_set_trouble(struct br_models *models, uint32_t index, const char 
 {
     struct model *m = &models->list[index];
     snprintf(m->device_trouble, sizeof m->device_trouble, "%s", why ? why : "");
+}
+
+/* ---- another configuration ---- */
+
+uint32_t br_models_capacity(const struct br_models *models)
+{
+    return models->cap;
+}
+
+bool br_models_present(const struct br_models *models, uint32_t index)
+{
+    return models->list[index].present;
+}
+
+const char *br_models_dir(const struct br_models *models, uint32_t index)
+{
+    return models->list[index].dir;
+}
+
+const struct br_model_entry *br_models_outline(const struct br_models *models, uint32_t index)
+{
+    return models->list[index].outline;
+}
+
+void br_models_remove(struct br_models *models, uint32_t index)
+{
+    models->list[index].present = false;
+}
+
+bool br_models_released(const struct br_models *models, uint32_t index)
+{
+    return !models->list[index].view.name;
+}
+
+void br_models_release(struct br_models *models, uint32_t index)
+{
+    struct model *m = &models->list[index];
+    br_tokenizer_free(m->tokenizer);
+    free(m->dir);
+    if (m->outline)
+        free(m->outline->tokenizer);
+    free(m->outline);
+    *m = (struct model){0};
+}
+
+static struct model *free_entry(struct br_models *models)
+{
+    for (uint32_t i = 0; i < models->n; i++)
+        if (br_models_released(models, i))
+            return &models->list[i];
+    return models->n < models->cap ? &models->list[models->n++] : NULL;
+}
+
+/* Moves the entry; the other catalogue forgets it. */
+static void adopt(struct br_models *models, struct model *from, struct br_models_change *out)
+{
+    struct model *to = free_entry(models);
+    if (!to) {
+        br_log(BR_ERROR, "model_not_added", "model=%s why=%s", from->name,
+               BR_Q("all places for models are taken: restart the scheduler"));
+        return;
+    }
+    *to = *from;
+    to->view.name = to->name;
+    *from = (struct model){0};
+    out->added[out->n_added++] = (uint32_t)(to - models->list);
+}
+
+static bool same_source(const struct model *a, const struct model *b)
+{
+    if (!a->dir != !b->dir)
+        return false;
+    return a->dir ? strcmp(a->dir, b->dir) == 0
+                  : memcmp(&a->outline->footprint, &b->outline->footprint, sizeof a->outline->footprint) == 0;
+}
+
+static void keep(struct model *m, const struct model *fresh)
+{
+    if (!same_source(m, fresh))
+        br_log(BR_WARN, "model_source_kept", "model=%s why=%s", m->name,
+               BR_Q("it comes from elsewhere now: remove it first, or give it another name"));
+    m->view.ttft_s = fresh->view.ttft_s;
+    m->view.tbt_s = fresh->view.tbt_s;
+    m->view.weight = fresh->view.weight;
+    m->pinned = fresh->pinned;
+}
+
+static void change_open(const struct br_models *models, struct br_models_change *out)
+{
+    *out = (struct br_models_change){.added = br_calloc(models->cap, sizeof *out->added),
+                                     .removed = br_calloc(models->cap, sizeof *out->removed),
+                                     .kept = br_calloc(models->cap, sizeof *out->kept)};
+}
+
+void br_models_change_free(struct br_models_change *change)
+{
+    free(change->added);
+    free(change->removed);
+    free(change->kept);
+}
+
+int br_models_reload(struct br_models *models, const struct br_models_config *config, struct br_models_change *out,
+                     struct br_err *err)
+{
+    struct br_models *fresh;
+    int rc = br_models_create(config, &fresh, err);
+    if (rc)
+        return rc;
+    change_open(models, out);
+    for (uint32_t i = 0; i < models->n; i++)
+        if (models->list[i].present && br_models_index(fresh, models->list[i].name) < 0)
+            out->removed[out->n_removed++] = i;
+    for (uint32_t i = 0; i < fresh->n; i++) {
+        int index = br_models_index(models, fresh->list[i].name);
+        if (index < 0) {
+            adopt(models, &fresh->list[i], out);
+            continue;
+        }
+        keep(&models->list[index], &fresh->list[i]);
+        out->kept[out->n_kept++] = (uint32_t)index;
+    }
+    br_models_destroy(fresh);
+    return 0;
 }

@@ -286,24 +286,67 @@ static int generation_mode(const struct br_scheduler_config *c, struct br_err *e
     return br_err_set(err, BR_EINVAL, "generation-config: '%.64s' is neither auto nor vllm", c->generation_config);
 }
 
+static struct br_models_config models_of(const struct br_scheduler_config *c, const struct br_model_list *outlines)
+{
+    return (struct br_models_config){.models = &c->models,
+                                     .outlines = outlines,
+                                     .chat_template = c->chat_template,
+                                     .max_model_len = c->max_model_len,
+                                     .ttft_s = c->ttft_s,
+                                     .tbt_s = c->tbt_s,
+                                     .terms = &c->terms,
+                                     .plain_sampling = strcmp(c->generation_config, "auto") != 0};
+}
+
+static int models_take(void *ctx, const struct br_scheduler_config *c, struct br_err *err)
+{
+    struct daemon *d = ctx;
+    struct br_model_list outlines = {0};
+    struct br_models_config models = models_of(c, &outlines);
+    int rc = c->models_from ? br_model_list_read(c->models_from, &outlines, err) : 0;
+    if (rc == 0)
+        rc = br_service_reload(d->service, &models, err);
+    br_model_list_free(&outlines);
+    return rc;
+}
+
+/* What is wrong with it is told, and the models stay as they were. */
+static void on_models(void *ctx)
+{
+    struct daemon *d = ctx;
+    struct br_err err;
+    if (d->gateway && !d->stopping && d->config->again(d->config->again_ctx, models_take, d, &err))
+        br_log(BR_ERROR, "reload_failed", "why=%s", BR_Q(err.msg));
+}
+
+static int models_watch(struct daemon *d, struct br_err *err)
+{
+    const struct br_scheduler_config *c = d->config;
+    int rc = c->again ? br_reload_add(d->reload, c->config_file, on_models, d, err) : 0;
+    if (rc == 0 && c->again && c->models_from)
+        rc = br_reload_add(d->reload, c->models_from, on_models, d, err);
+    return rc;
+}
+
+static bool uses(void *ctx, const struct br_gateway_model *model)
+{
+    const struct daemon *d = ctx;
+    return d->gateway && br_gateway_uses(d->gateway, model);
+}
+
 static int daemon_open(struct daemon *d, struct br_err *err)
 {
     const struct br_scheduler_config *c = d->config;
     struct br_model_list outlines = {0};
-    struct br_models_config models = {.models = &c->models,
-                                      .outlines = &outlines,
-                                      .chat_template = c->chat_template,
-                                      .max_model_len = c->max_model_len,
-                                      .ttft_s = c->ttft_s,
-                                      .tbt_s = c->tbt_s,
-                                      .terms = &c->terms,
-                                      .plain_sampling = strcmp(c->generation_config, "auto") != 0};
+    struct br_models_config models = models_of(c, &outlines);
     struct br_service_config service = {.max_unfinished = c->max_unfinished,
                                         .max_devices = c->max_devices,
                                         .policy = c->placement,
                                         .hysteresis = c->hysteresis,
                                         .admission = c->admission,
                                         .hung_s = c->hung_s,
+                                        .uses = uses,
+                                        .uses_ctx = d,
                                         .adopt_s = c->adopt_s};
     int rc = generation_mode(c, err);
     if (rc)
@@ -316,7 +359,7 @@ static int daemon_open(struct daemon *d, struct br_err *err)
     else
         rc = br_models_create(&models, &d->models, err);
     br_model_list_free(&outlines);
-    if (rc || open_keys(d, err) || open_queue(d, err))
+    if (rc || open_keys(d, err) || models_watch(d, err) || open_queue(d, err))
         return err->code;
     return br_service_create(&d->loop, &service, d->queue, d->models, &d->service, err);
 }

@@ -29,6 +29,12 @@ struct br_scheduler_config {
     uint32_t slow_tokens;
     uint64_t max_head_bytes, max_body_bytes, max_out_bytes, slow_out_bytes;
     double request_timeout_s, idle_timeout_s;
+    /* Reads the configuration again and calls use with it, for as long as that takes; an error of either. At SIGHUP,
+     * and when config_file or models_from has changed. Of what it says the models are taken. NULL: never. */
+    int (*again)(void *ctx, int (*use)(void *use_ctx, const struct br_scheduler_config *config, struct br_err *err),
+                 void *use_ctx, struct br_err *err);
+    void *again_ctx;
+    const char *config_file;  /* NULL: none */
     char *admin_listen;       /* "host:port" of operators' endpoints; NULL: among the others */
     char *tls_cert, *tls_key; /* PEM files; NULL: plain HTTP */
     char *traces;             /* where spans go (gateway/otlp.h); NULL: nowhere */

@@ -39,7 +39,8 @@ void service_model_tell(struct br_service *s, uint32_t model)
 static void models_set(struct br_service *s)
 {
     for (uint32_t i = 0; i < br_models_count(s->models); i++)
-        service_model_tell(s, i);
+        if (br_models_present(s->models, i))
+            service_model_tell(s, i);
 }
 
 int br_service_create(uv_loop_t *loop, const struct br_service_config *config, struct br_queue *queue,
@@ -49,7 +50,7 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
     /* Recovered sequences are taken whatever their number was allowed to be: room for twice the bound. */
     uint32_t max_seqs = config->max_unfinished * 2 + 64;
     struct br_fleet_config fleet = {.max_devices = config->max_devices,
-                                    .max_models = br_models_count(models) + 1,
+                                    .max_models = br_models_capacity(models) + 1,
                                     .max_seqs = max_seqs,
                                     .max_unfinished = config->max_unfinished,
                                     .max_nodes = config->max_devices,
@@ -67,9 +68,11 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
     s->actions = br_calloc(1, sizeof *s->actions);
     s->seqs = seqtab_create(max_seqs);
     s->devices = br_calloc(config->max_devices, sizeof *s->devices);
-    s->rates = br_calloc(br_models_count(models) + 1, sizeof *s->rates);
-    s->closed = br_calloc(br_models_count(models) + 1, sizeof *s->closed);
-    s->host_out = br_calloc(br_models_count(models) + 1, sizeof *s->host_out);
+    s->rates = br_calloc(br_models_capacity(models) + 1, sizeof *s->rates);
+    s->closed = br_calloc(br_models_capacity(models) + 1, sizeof *s->closed);
+    s->came = br_calloc(br_models_capacity(models) + 1, sizeof *s->came);
+    s->leaving = br_calloc(br_models_capacity(models) + 1, sizeof *s->leaving);
+    s->host_out = br_calloc(br_models_capacity(models) + 1, sizeof *s->host_out);
     models_set(s);
     service_trace_begin(s);
     uv_timer_init(loop, &s->tick);
@@ -98,6 +101,8 @@ void br_service_destroy(struct br_service *s)
     free(s->rates);
     free(s->closed);
     free(s->host_out);
+    free(s->leaving);
+    free(s->came);
     service_orders_free(s);
     seqtab_destroy(s->seqs);
     free(s->actions);
@@ -107,29 +112,43 @@ void br_service_destroy(struct br_service *s)
 
 /* ---- the gateway's questions ---- */
 
+static bool listed(const struct br_service *s, uint32_t model)
+{
+    return br_models_present(s->models, model) && !s->leaving[model];
+}
+
 static const struct br_gateway_model *backend_model(void *ctx, const char *name)
 {
     struct br_service *s = ctx;
     int index = br_models_index(s->models, name);
-    return index < 0 ? NULL : br_models_at(s->models, (uint32_t)index);
+    return index < 0 || !listed(s, (uint32_t)index) ? NULL : br_models_at(s->models, (uint32_t)index);
 }
 
 static uint32_t backend_n_models(void *ctx)
 {
     struct br_service *s = ctx;
-    return br_models_count(s->models);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < br_models_count(s->models); i++)
+        n += listed(s, i);
+    return n;
 }
 
-static const struct br_gateway_model *backend_model_at(void *ctx, uint32_t i)
+static const struct br_gateway_model *backend_model_at(void *ctx, uint32_t at)
 {
     struct br_service *s = ctx;
-    return br_models_at(s->models, i);
+    for (uint32_t i = 0; i < br_models_count(s->models); i++)
+        if (listed(s, i) && at-- == 0)
+            return br_models_at(s->models, i);
+    return NULL;
 }
 
 static const char *backend_trouble(void *ctx, const struct br_gateway_model *model)
 {
     struct br_service *s = ctx;
-    uint32_t index = (uint32_t)br_models_index(s->models, model->name);
+    int found = br_models_index(s->models, model->name);
+    uint32_t index = (uint32_t)found;
+    if (found < 0)
+        return "it has been removed";
     if (!model->tokenizer)
         return br_models_trouble(s->models, index);
     for (uint32_t i = 0; i < s->n_devices; i++)

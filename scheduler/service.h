@@ -19,6 +19,9 @@ struct br_service_config {
     double hysteresis;      /* of slack; 0: its default */
     bool admission;         /* 429 for what could not be on time; else only beyond max_unfinished */
     double hung_s;          /* a device that has work and makes no progress for so long counts as hung; 0: none does */
+    /* Somebody still reads this model's view, which is about to go; NULL: nobody ever does. */
+    bool (*uses)(void *ctx, const struct br_gateway_model *model);
+    void *uses_ctx;
     double adopt_s; /* how long a lost device, or one after a restart of the scheduler, may take to come back with its
                        sequences before they are given to another */
 };
@@ -28,6 +31,9 @@ int br_service_create(uv_loop_t *loop, const struct br_service_config *config, s
                       struct br_models *models, struct br_service **out, struct br_err *err);
 /* Reads every unfinished sequence back, then calls ready. Before that nothing may be submitted. */
 void br_service_recover(struct br_service *service, void (*ready)(void *ctx, int rc), void *ctx);
+/* Another configuration of models: new ones come to all devices, those that are not in it take no requests any more and
+ * go when theirs have ended, the others take its terms. Nothing changes on error (of br_models_create). */
+int br_service_reload(struct br_service *service, const struct br_models_config *config, struct br_err *err);
 /* Nothing that was told to the queue is without its answer. */
 bool br_service_settled(const struct br_service *service);
 void br_service_close(struct br_service *service); /* stops its timer; destroy after the loop has run */

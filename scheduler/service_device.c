@@ -35,7 +35,7 @@ static struct sched_device *device_slot(struct br_service *s, const Briareus__Re
             snprintf(d->node, sizeof d->node, "%s", hello->node);
             d->number = hello->device;
             d->node_index = node_index(s, d);
-            d->places = br_calloc(br_models_count(s->models) + 1, sizeof *d->places);
+            d->places = br_calloc(br_models_capacity(s->models) + 1, sizeof *d->places);
             return d;
         }
     }
@@ -132,29 +132,33 @@ static void model_off(struct br_service *s, struct sched_device *d, uint32_t mod
                                    .kind = BR_FLEET_MODEL_OFF, .device = (uint32_t)(d - s->devices), .model = model});
 }
 
+void service_model_info(struct br_service *s, struct sched_device *d, const Briareus__ModelInfo *info)
+{
+    int model = br_models_index(s->models, info->name);
+    bool ok = model >= 0 && info->error[0] == 0;
+    if (model < 0) {
+        br_log(BR_WARN, "model_unknown", "node=%s device=%u model=%s", d->node, d->number, BR_Q(info->name));
+        return;
+    }
+    if (!ok)
+        br_log(BR_ERROR, "model_refused", "node=%s device=%u model=%s why=%s", d->node, d->number, info->name,
+               BR_Q(info->error));
+    br_models_set_trouble(s->models, (uint32_t)model, ok ? NULL : info->error);
+    d->places[model].step_s = info->step_s;
+    d->places[model].load_s = info->load_s;
+    d->places[model].weight_bytes = info->weight_bytes;
+    if (ok)
+        model_on(s, d, info, (uint32_t)model);
+    else
+        model_off(s, d, (uint32_t)model);
+    d->places[model].serves = ok;
+}
+
 static void models_on(struct br_service *s, struct sched_device *d, const Briareus__Register *hello)
 {
-    for (size_t i = 0; i < hello->n_models; i++) {
-        const Briareus__ModelInfo *info = hello->models[i];
-        int model = br_models_index(s->models, info->name);
-        bool ok = model >= 0 && info->error[0] == 0;
-        if (model < 0) {
-            br_log(BR_WARN, "model_unknown", "node=%s device=%u model=%s", d->node, d->number, BR_Q(info->name));
-            continue;
-        }
-        if (!ok)
-            br_log(BR_ERROR, "model_refused", "node=%s device=%u model=%s why=%s", d->node, d->number, info->name,
-                   BR_Q(info->error));
-        br_models_set_trouble(s->models, (uint32_t)model, ok ? NULL : info->error);
-        d->places[model].step_s = info->step_s;
-        d->places[model].load_s = info->load_s;
-        d->places[model].weight_bytes = info->weight_bytes;
-        if (ok)
-            model_on(s, d, info, (uint32_t)model);
-        else
-            model_off(s, d, (uint32_t)model);
-        d->places[model].serves = ok;
-    }
+    for (size_t i = 0; i < hello->n_models; i++)
+        service_model_info(s, d, hello->models[i]);
+    service_orders_device_up(s, d, hello);
 }
 
 /* While it was away it got nothing new; if it rests it still does not. */
@@ -229,7 +233,7 @@ static void device_lost(struct br_service *s, struct sched_device *d)
     br_log(BR_ERROR, "device_lost", "node=%s device=%u", d->node, d->number);
     service_device_died(s, d);
     d->in_fleet = false;
-    memset(d->places, 0, br_models_count(s->models) * sizeof *d->places);
+    memset(d->places, 0, br_models_capacity(s->models) * sizeof *d->places);
     for (uint32_t i = 0; i < seqtab_max(s->seqs); i++) {
         struct sched_seq *seq = seqtab_at(s->seqs, i);
         if (seq && seq->device == device && seq->state != SCHED_ENDING)

@@ -71,6 +71,9 @@ struct br_service {
     uint32_t n_orders;
     uint64_t last_ticket;
     uint32_t *closed; /* [models] > 0: takes no requests for now */
+    bool reloaded;    /* models have come or gone since the start */
+    bool *came;       /* [models] by a reload: devices that start do not know it */
+    bool *leaving;    /* [models] no longer in the configuration: goes when its sequences have ended */
     bool *host_out;   /* [models] taken out of the host caches, and not used since */
     char why[192];    /* what service_unready said last */
 };
@@ -119,6 +122,8 @@ void service_send_rates(struct br_service *s);                 /* to all devices
 bool service_adoptable(struct br_service *s, const struct sched_seq *seq, uint32_t device,
                        const Briareus__RunningSeq *running);
 void service_tick_devices(struct br_service *s);
+/* What a device says of a model, at its start or when it has been added. */
+void service_model_info(struct br_service *s, struct sched_device *d, const Briareus__ModelInfo *info);
 
 /* service.c: the model's terms, to core/fleet. */
 void service_model_tell(struct br_service *s, uint32_t model);
@@ -129,6 +134,8 @@ void service_order_forget(void *ctx, struct br_gateway_admin *admin);
 void service_models_state(void *ctx, struct br_buf *out);
 void service_order_done(struct br_service *s, struct sched_device *d, const Briareus__ModelDone *done);
 void service_orders_device_down(struct br_service *s, const struct sched_device *d);
+/* The device is here: it is told of models that it has not registered with, and rid of those that are none. */
+void service_orders_device_up(struct br_service *s, struct sched_device *d, const Briareus__Register *hello);
 void service_tick_orders(struct br_service *s);
 void service_orders_free(struct br_service *s);
 

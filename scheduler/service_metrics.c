@@ -28,6 +28,8 @@ static struct model_queue *queues(const struct br_service *s)
 static void put_model(const struct br_service *s, struct br_buf *out, uint32_t model, const char *name, double value)
 {
     struct br_buf labels = {0};
+    if (!br_models_present(s->models, model))
+        return;
     br_metric_label(&labels, "model_name", br_models_at(s->models, model)->name);
     br_metric_put(out, name, &labels, value);
     br_buf_free(&labels);

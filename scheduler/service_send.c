@@ -161,7 +161,7 @@ void service_send_rates(struct br_service *s)
     uint32_t n = br_models_count(s->models);
     Briareus__ModelTerms *models = br_calloc(n + 1, sizeof *models), **list = br_calloc(n + 1, sizeof *list);
     for (uint32_t i = 0; i < n; i++)
-        if (rate_changed(s, i)) {
+        if (br_models_present(s->models, i) && rate_changed(s, i)) {
             list[terms.n_models] = &models[terms.n_models];
             terms_of(s, i, list[terms.n_models++]);
         }
@@ -204,6 +204,8 @@ void service_send_welcome(struct br_service *s, struct sched_device *d, const Br
     welcome.terms = br_calloc(n + 1, sizeof *welcome.terms);
     adopts_fill(s, d, hello, &welcome, adopts);
     for (uint32_t i = 0; i < n; i++) {
+        if (!br_models_present(s->models, i))
+            continue;
         terms_of(s, i, &terms[i]);
         welcome.terms[welcome.n_terms++] = &terms[i];
     }

@@ -252,6 +252,11 @@ void service_submit(void *arg, struct br_gateway_call *call, const struct br_seq
     struct accept_ctx *ctx = br_malloc(sizeof *ctx + n * sizeof ctx->ids[0]);
     *ctx = (struct accept_ctx){.s = s, .n = n};
     uint32_t model = (uint32_t)br_models_index(s->models, specs[0].model); /* one for all of a call */
+    if (model == UINT32_MAX || s->leaving[model]) {
+        free(ctx);
+        br_gateway_refused(call, 404, 0, "the model has been removed from this server");
+        return;
+    }
     if (s->closed[model]) {
         free(ctx);
         br_gateway_refused(call, 503, 1, "the model is being unloaded; try again in a moment");

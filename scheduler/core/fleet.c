@@ -270,6 +270,8 @@ static void place_event(struct br_fleet *fleet, double now_s, const struct br_fl
         break;
     case BR_FLEET_MODEL_GONE:
         fleet->models[event->model].is.weights_bytes = fleet->models[event->model].is.kv_token_bytes = 0;
+        fleet->models[event->model].rate = (struct fleet_rate){0};
+        fleet->models[event->model].length = 0;
         tell_kind(fleet, now_s, BR_PL_MODEL_GONE, event, actions);
         break;
     case BR_FLEET_LINK:

@@ -173,6 +173,14 @@ void br_gateway_drain(struct br_gateway *gateway, double retry_after_s)
     br_server_wind_down(gateway->server);
 }
 
+bool br_gateway_uses(const struct br_gateway *gateway, const struct br_gateway_model *model)
+{
+    for (const struct br_gateway_call *call = gateway->calls; call; call = call->next)
+        if (call->model == model)
+            return true;
+    return false;
+}
+
 uint32_t br_gateway_open_calls(const struct br_gateway *gateway)
 {
     uint32_t n = 0;

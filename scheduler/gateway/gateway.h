@@ -34,7 +34,7 @@ struct br_gateway_defaults {
 
 struct br_gateway_model {
     const char *name;
-    const struct br_tokenizer *tokenizer; /* borrowed; models never move or go while the gateway lives */
+    const struct br_tokenizer *tokenizer; /* borrowed; a model lives as long as br_gateway_uses it */
     bool has_chat;
     struct br_chat_template chat; /* see text/chat.h; has_chat false: chat completions are refused with a clear 400 */
     uint32_t max_context;         /* positions: prompt + output */
@@ -120,6 +120,7 @@ int br_gateway_start(uv_loop_t *loop, const struct br_gateway_config *config, co
                      struct br_gateway **out, struct br_err *err);
 /* What is under way goes on; new requests get 503 with this Retry-After, /health/ready says so. */
 void br_gateway_drain(struct br_gateway *gateway, double retry_after_s);
+bool br_gateway_uses(const struct br_gateway *gateway, const struct br_gateway_model *model); /* some call does */
 uint32_t br_gateway_open_calls(const struct br_gateway *gateway);
 /* Stops listening, leaves open calls and ends them with 503 or an SSE error, frees. Handles close and tokenising under
  * way ends while the loop runs on: models and tokenizers must live until uv_run has returned. */

@@ -10,6 +10,7 @@
 #include "scheduler/link/link.h"
 #include "worker/node/answers.h"
 #include "worker/node/moments.h"
+#include "worker/node/places.h"
 #include "worker/node/results.h"
 #include "worker/node/said.h"
 
@@ -29,6 +30,8 @@ struct agent {
     struct moments *moments;
     struct br_trace *trace; /* owned; NULL: none */
     struct answers *answers;
+    struct places *places;
+    uint32_t n_models; /* places in the turn */
     struct br_link_client *link;
     uv_async_t wake;
     uv_timer_t report, flush;
@@ -117,11 +120,16 @@ static void agent_flush(struct agent *a)
         uv_timer_start(&a->flush, on_flushed, FLUSH_MS, 0);
 }
 
+static void answer(void *ctx, const struct br_turn_done *done)
+{
+    places_done(((struct agent *)ctx)->places, done);
+}
+
 static void on_wake(uv_async_t *wake)
 {
     struct agent *a = wake->data;
     agent_flush(a);
-    answers_send(a->answers, send_answer, a);
+    answers_take(a->answers, answer, a);
 }
 
 struct running_list {
@@ -155,16 +163,17 @@ static struct running_list running_all(struct agent *a)
 
 static void hello_send(struct agent *a, Briareus__Register *hello)
 {
-    uint32_t n = a->plan->config.n_models;
+    uint32_t n = a->n_models;
     Briareus__ModelInfo *infos = br_calloc(n + 1, sizeof *infos), **models = br_calloc(n + 1, sizeof *models);
     Briareus__StepShape *steps = br_calloc(n + 1, sizeof *steps);
     struct running_list running = running_all(a);
     Briareus__Frame frame = BRIAREUS__FRAME__INIT;
     for (uint32_t i = 0; i < n; i++) {
+        if (!places_name(a->places, i))
+            continue;
         said_model_info(br_turn_model_info(a->turn, i), &steps[i], &infos[i]);
-        models[i] = &infos[i];
+        models[hello->n_models++] = &infos[i];
     }
-    hello->n_models = n;
     hello->models = models;
     hello->n_running = running.n;
     hello->running = running.pointers;
@@ -207,7 +216,7 @@ static void slot_load(struct agent *a, uint32_t i, const struct br_turn_slot_sta
                       Briareus__StepShape *step, Briareus__SlotLoad *out)
 {
     briareus__slot_load__init(out);
-    out->model = (char *)a->plan->config.models[i].name;
+    out->model = (char *)places_name(a->places, i);
     out->waiting = s->waiting;
     out->running = s->running;
     out->resident_bytes = s->resident_bytes;
@@ -232,7 +241,7 @@ static void transfers_sum(const struct agent *a, const struct br_turn_stats *sta
 static void on_report(uv_timer_t *timer)
 {
     struct agent *a = timer->data;
-    uint32_t n = a->plan->config.n_models;
+    uint32_t n = a->n_models;
     struct br_turn_stats stats;
     struct br_turn_slot_stats *slots;
     Briareus__SlotLoad *loads, **pointers;
@@ -253,11 +262,12 @@ static void on_report(uv_timer_t *timer)
     transfers_sum(a, &stats, &transfers);
     br_transfers_to_pb(&transfers, &transfers_msg, &report);
     for (uint32_t i = 0; i < n; i++) {
+        if (!places_name(a->places, i))
+            continue;
         slot_load(a, i, &slots[i], (double)(now_ns - a->reported_ns) / 1e9, &steps[i], &loads[i]);
-        pointers[i] = &loads[i];
+        pointers[report.n_slots++] = &loads[i];
     }
     a->reported_ns = now_ns;
-    report.n_slots = n;
     report.slots = pointers;
     frame.body_case = BRIAREUS__FRAME__BODY_REPORT;
     frame.report = &report;
@@ -359,15 +369,16 @@ static void on_cancel(struct agent *a, const Briareus__Cancel *cancel)
 
 static void on_terms(struct agent *a, Briareus__ModelTerms *const *terms, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        for (uint32_t m = 0; m < a->plan->config.n_models; m++)
-            if (strcmp(a->plan->config.models[m].name, terms[i]->name) == 0)
-                br_turn_set_terms(a->turn, m,
-                                  &(struct br_turn_terms){.ttft_s = terms[i]->ttft_s,
-                                                          .tbt_s = terms[i]->tbt_s,
-                                                          .weight = terms[i]->weight > 0 ? terms[i]->weight : 1,
-                                                          .rate = terms[i]->rate,
-                                                          .pinned = terms[i]->pinned});
+    for (size_t i = 0; i < n; i++) {
+        int32_t m = places_find(a->places, terms[i]->name);
+        if (m >= 0)
+            br_turn_set_terms(a->turn, (uint32_t)m,
+                              &(struct br_turn_terms){.ttft_s = terms[i]->ttft_s,
+                                                      .tbt_s = terms[i]->tbt_s,
+                                                      .weight = terms[i]->weight > 0 ? terms[i]->weight : 1,
+                                                      .rate = terms[i]->rate,
+                                                      .pinned = terms[i]->pinned});
+    }
 }
 
 static void sequence_adopted(struct agent *a, const Briareus__Adopt *adopt)
@@ -411,18 +422,6 @@ static void on_plan(struct agent *a, const Briareus__Plan *plan)
     send_frame(a, &frame);
 }
 
-/* One of a model that is not here gets its answer from the turn. */
-static void on_order(struct agent *a, const Briareus__ModelOrder *order)
-{
-    uint32_t model = 0;
-    while (model < a->plan->config.n_models && strcmp(a->plan->config.models[model].name, order->model) != 0)
-        model++;
-    br_turn_order(a->turn, &(struct br_turn_order){.ticket = order->ticket,
-                                                   .what = (enum br_model_order_what)order->what,
-                                                   .model = model,
-                                                   .host = (enum br_model_host)order->host});
-}
-
 static void on_frame(void *ctx, const Briareus__Frame *frame)
 {
     struct agent *a = ctx;
@@ -443,7 +442,7 @@ static void on_frame(void *ctx, const Briareus__Frame *frame)
         on_terms(a, frame->terms->models, frame->terms->n_models);
         break;
     case BRIAREUS__FRAME__BODY_ORDER:
-        on_order(a, frame->order);
+        places_order(a->places, frame->order);
         break;
     case BRIAREUS__FRAME__BODY_DRAIN:
         br_turn_drain(a->turn);
@@ -543,7 +542,8 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     a->on_end = on_end;
     a->ctx = ctx;
     a->incarnation = br_rng_entropy();
-    a->busy_s = br_calloc(plan->config.n_models + 1, sizeof *a->busy_s);
+    a->n_models = plan->config.n_models + NODE_SPARE_MODELS;
+    a->busy_s = br_calloc(a->n_models + 1, sizeof *a->busy_s);
     a->reported_ns = br_now_ns();
     limits.token = plan->config.token;
     turn_config(plan, with->parcels, &config);
@@ -552,10 +552,12 @@ int agent_start(uv_loop_t *loop, const struct node_plan *plan, const struct br_t
     results_create(KEEP_ENDED, &a->results);
     a->moments = moments_create();
     a->answers = answers_create();
+    a->places = places_create(loop, plan, models, a->n_models, send_answer, a);
     handles_init(a, loop);
-    rc = br_turn_create(&config, models, plan->config.n_models, &turn, &a->turn, err);
+    rc = br_turn_create(&config, models, a->n_models, &turn, &a->turn, err);
     if (rc == 0)
-        rc = models_check(a->turn, models, plan->config.n_models, err);
+        rc = models_check(a->turn, models, a->n_models, err);
+    places_turn(a->places, a->turn);
     if (rc == 0)
         rc = br_link_client_start(loop, plan->config.scheduler, &limits, &link, &a->link, err);
     *out = a;
@@ -571,6 +573,7 @@ void agent_stop(struct agent *a)
         br_link_client_stop(a->link);
     br_turn_destroy(a->turn);
     a->turn = NULL;
+    places_turn(a->places, NULL);
     if (a->trace)
         br_trace_close(a->trace, &(struct br_err){0});
     handles_close(a);
@@ -581,6 +584,7 @@ void agent_free(struct agent *a)
     results_free(a->results);
     moments_free(a->moments);
     answers_free(a->answers);
+    places_free(a->places);
     free(a->busy_s);
     free(a);
 }

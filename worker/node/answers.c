@@ -63,26 +63,13 @@ void answers_push(struct answers *a, const struct br_turn_done *done)
     pthread_mutex_unlock(&a->mutex);
 }
 
-static void one_send(const struct one *one, void (*send)(void *ctx, const Briareus__Frame *frame), void *ctx)
-{
-    Briareus__ModelDone done = BRIAREUS__MODEL_DONE__INIT;
-    Briareus__Frame frame = BRIAREUS__FRAME__INIT;
-    done.ticket = one->done.ticket;
-    done.error = one->error;
-    done.busy = one->done.rc == BR_EBUSY;
-    done.device_bytes = one->done.device_bytes;
-    done.host_bytes = one->done.host_bytes;
-    frame.body_case = BRIAREUS__FRAME__BODY_MODEL_DONE;
-    frame.model_done = &done;
-    send(ctx, &frame);
-}
-
-void answers_send(struct answers *a, void (*send)(void *ctx, const Briareus__Frame *frame), void *ctx)
+void answers_take(struct answers *a, void (*fn)(void *ctx, const struct br_turn_done *done), void *ctx)
 {
     struct one *next;
     for (struct one *one = take(a); one; one = next) {
         next = one->next;
-        one_send(one, send, ctx);
+        one->done.error = one->error;
+        fn(ctx, &one->done);
         one_free(one);
     }
 }

@@ -2,7 +2,6 @@
 #ifndef BRIAREUS_WORKER_NODE_ANSWERS_H
 #define BRIAREUS_WORKER_NODE_ANSWERS_H
 
-#include "proto/convert.h"
 #include "worker/turn/turn.h"
 
 struct answers;
@@ -10,7 +9,7 @@ struct answers;
 struct answers *answers_create(void);
 void answers_free(struct answers *answers);
 void answers_push(struct answers *answers, const struct br_turn_done *done); /* any thread; copies */
-/* Sends all that are there, in order; one that cannot be sent is lost: who asked knows that the connection broke. */
-void answers_send(struct answers *answers, void (*send)(void *ctx, const Briareus__Frame *frame), void *ctx);
+/* Calls fn with all that are there, in order. */
+void answers_take(struct answers *answers, void (*fn)(void *ctx, const struct br_turn_done *done), void *ctx);
 
 #endif

@@ -109,8 +109,7 @@ void node_cache_close(struct node_cache *cache, bool keep)
     close(cache->lock);
 }
 
-/* A model's name as a plain file name, one to one. */
-static void file_name(const char *model, char *out, size_t size)
+void node_cache_file_name(const char *model, char *out, size_t size)
 {
     size_t n = 0;
     for (const char *p = model; *p && n + 4 < size; p++)
@@ -128,7 +127,7 @@ static int image_build(const struct br_worker_config *config, uint32_t i, struct
     int64_t from = br_now_ns();
     char name[200];
     int rc;
-    file_name(config->models[i].name, name, sizeof name);
+    node_cache_file_name(config->models[i].name, name, sizeof name);
     rc = br_weight_store_build(store, config->models[i].dir, name, config->numeric, &built, err);
     if (rc)
         return rc;
@@ -146,7 +145,7 @@ static bool is_configured(const void *ctx, const char *file)
     char name[200];
     bool found = false;
     for (uint32_t i = 0; i < config->n_models && !found; i++) {
-        file_name(config->models[i].name, name, sizeof name);
+        node_cache_file_name(config->models[i].name, name, sizeof name);
         found = strncmp(file, name, strlen(name)) == 0 && strncmp(file + strlen(name), ".weights", 8) == 0;
     }
     return found;

@@ -15,6 +15,8 @@ int node_cache_open(struct node_cache *cache, const struct br_worker_config *con
 /* Unlocks; removes the images and the folder unless keep. */
 void node_cache_close(struct node_cache *cache, bool keep);
 
+/* A model's name as a plain file name, one to one; its image is that with ".weights" behind it. */
+void node_cache_file_name(const char *model, char *out, size_t size);
 /* Takes up, verifies, and fills the image of every model, in their order, as far as host_cache_bytes goes; images of
  * other models go. images[i] says where it is, or why there is none. *bytes: of all weights together; *n: how many
  * images there are; *spent: what that has cost is added to it. BR_EINVAL: more is asked for than the folder's file

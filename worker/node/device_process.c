@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "worker/node/agent.h"
 #include "worker/node/outline.h"
+#include "worker/node/places.h"
 #include "worker/weights/huge.h"
 
 struct device_process {
@@ -105,7 +106,9 @@ static int models_open(struct device_process *d, struct br_err *err)
 {
     uint32_t n = d->plan.config.n_models;
     int rc;
-    d->models = br_calloc(n, sizeof *d->models);
+    d->models = br_calloc(n + NODE_SPARE_MODELS, sizeof *d->models);
+    for (uint32_t i = 0; i < NODE_SPARE_MODELS; i++)
+        d->models[n + i] = (struct br_turn_model){.name = "", .error = "no such model"};
     d->images = br_calloc(n, sizeof *d->images);
     d->tokenizers = br_calloc(n, sizeof *d->tokenizers);
     d->errors = br_calloc(n, sizeof *d->errors);

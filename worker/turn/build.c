@@ -177,7 +177,7 @@ static int residency_start(struct br_turn *t, struct br_err *err)
     struct br_residency_config c = {
         .memory = t->dev->memory, .max_slots = t->n_models, .tell_at_once = !t->plans_memory};
     for (uint32_t i = 0; i < t->n_models; i++)
-        c.max_units += t->models[i].image ? t->models[i].image->layout.units : 0;
+        c.max_units += t->models[i].image ? t->models[i].image->layout.units : TURN_SPARE_UNITS;
     c.bytes = t->planned - t->config.slab_bytes; /* a model needs some KV beside it */
     return br_residency_create(t->dev, &c, &cb, &t->residency, err);
 }

@@ -24,6 +24,7 @@ enum {
     TURN_MAX_FRUITLESS = 11,
     TURN_MAX_DISK_MOVES = 16,
     TURN_LEAST_TOKENS = 300, /* of KV beside a model's weights: what the policies keep free for growth */
+    TURN_SPARE_UNITS = 128,  /* of a model that may be added */
     TURN_MAX_ORDERS = 64,    /* about models, not carried out yet */
     TURN_MAX_MOVES = 256,    /* KV blocks moved within the device at a time */
     TURN_POLL_NS = 50000,    /* how often events are looked at on a device that cannot notify */
@@ -231,6 +232,11 @@ int turn_models_add(struct br_turn *t, struct br_err *err);
 void turn_models_kv(struct br_turn *t);                /* how much of it there may be */
 void turn_slot_tell(struct br_turn *t, uint32_t slot); /* the core: a model and its terms */
 void turn_models_release(struct br_turn *t);
+
+/* A model for a place without one, and away again (its weights are off the device by then); no step may run. */
+int turn_model_enter(struct br_turn *t, uint32_t slot, const struct br_turn_model *model, struct br_err *err);
+void turn_model_leave(struct br_turn *t, uint32_t slot);
+void turn_profile_one(struct br_turn *t, uint32_t slot); /* profile.c: estimated from the others */
 
 /* profile.c: measured or estimated step_s and load_s of every model that is served. */
 void turn_profile(struct br_turn *t);

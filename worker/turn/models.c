@@ -57,10 +57,13 @@ uint64_t turn_slab_choose(const struct br_turn *t)
 uint64_t turn_smallest_block(const struct br_turn *t)
 {
     uint64_t smallest = 0;
-    for (uint32_t i = 0; i < t->n_models; i++)
-        if (!smallest || t->models[i].info.kv_block_bytes < smallest)
+    bool spare = false;
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        spare = spare || !t->models[i].image;
+        if (t->models[i].image && (!smallest || t->models[i].info.kv_block_bytes < smallest))
             smallest = t->models[i].info.kv_block_bytes;
-    return smallest;
+    }
+    return spare ? smallest / 4 : smallest; /* smaller ones may come */
 }
 
 /* What of the memory a policy may plan with. Each KV shape may have one slab that is filled in part and that merging
@@ -167,7 +170,7 @@ int turn_models_add(struct br_turn *t, struct br_err *err)
         struct turn_model *m = &t->models[i];
         if (m->image && model_add(t, i, err))
             snprintf(m->info.error, sizeof m->info.error, "%s", err->msg);
-        if (!m->engine)
+        if (!m->engine && m->info.name[0]) /* the others are places for models that may come */
             br_log(BR_ERROR, "model_not_served", "model=%s why=%s", m->info.name, BR_Q(m->info.error));
         images += m->image != NULL;
         served += m->engine != NULL;
@@ -219,4 +222,43 @@ void turn_models_release(struct br_turn *t)
             br_engine_model_destroy(m->engine);
     }
     free(t->models);
+}
+
+int turn_model_enter(struct br_turn *t, uint32_t slot, const struct br_turn_model *model, struct br_err *err)
+{
+    struct turn_model *m = &t->models[slot];
+    uint32_t vocab = t->vocab_max;
+    *m = (struct turn_model){0};
+    model_describe(t, model, m);
+    if (!m->image || model_add(t, slot, err)) {
+        if (!m->image)
+            br_err_set(err, BR_ENOENT, "%s", m->info.error);
+        turn_model_leave(t, slot);
+        return err->code;
+    }
+    if (t->vocab_max > vocab)
+        t->logits = br_realloc(t->logits, sizeof(float) * t->config.max_batch * t->vocab_max);
+    model_kv_most(t, m);
+    turn_profile_one(t, slot);
+    turn_slot_tell(t, slot);
+    t->changed = true;
+    return 0;
+}
+
+void turn_model_leave(struct br_turn *t, uint32_t slot)
+{
+    struct turn_model *m = &t->models[slot];
+    bool shared = false;
+    for (uint32_t i = 0; i < t->n_models; i++)
+        shared = shared || (i != slot && t->models[i].sampler == m->sampler);
+    if (m->engine) {
+        turn_tell(t, &(struct br_dev_event){.kind = BR_DEV_SLOT_REMOVE, .slot = slot});
+        br_residency_remove(t->residency, slot);
+        br_engine_model_destroy(m->engine);
+    }
+    if (m->sampler && !shared)
+        br_sampler_destroy(m->sampler);
+    t->last_slot = t->last_slot == (int32_t)slot ? -1 : t->last_slot;
+    *m = (struct turn_model){0};
+    snprintf(m->info.error, sizeof m->info.error, "no such model");
 }

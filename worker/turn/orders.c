@@ -109,12 +109,40 @@ static int unload_go(struct br_turn *t, const struct br_turn_order *o, uint64_t 
     return host_go(t, o, host, err);
 }
 
+static int add_go(struct br_turn *t, const struct br_turn_order *o, struct br_err *err)
+{
+    if (o->model >= t->n_models || t->models[o->model].engine)
+        return br_err_set(err, BR_EBUSY, "all %u places for models are taken: restart the worker", t->n_models);
+    return t->step.on ? NOT_YET : turn_model_enter(t, o->model, o->add, err);
+}
+
+/* The host's copy goes with it unless another process of the node is at it; the last one takes it. */
+static int remove_go(struct br_turn *t, const struct br_turn_order *o, uint64_t *device, uint64_t *host,
+                     struct br_err *err)
+{
+    uint32_t n = turn_slot_seqs(t, o->model), ending = ending_seqs(t, o->model);
+    struct br_err why;
+    if (n > ending)
+        return br_err_set(err, BR_EBUSY, "%u of its sequences are unfinished", n - ending);
+    if (ending || t->step.on || has_loads(t, o->model))
+        return NOT_YET;
+    br_residency_unload(t->residency, o->model, device, host, &why);
+    turn_model_leave(t, o->model);
+    t->changed = true;
+    return 0;
+}
+
 static bool order_go(struct br_turn *t, const struct turn_order *o)
 {
     uint64_t device = 0, host = 0;
     struct br_err err;
-    int rc = model_usable(t, o->is.model, &err);
-    if (rc == 0 && o->is.what == BR_MODEL_LOAD)
+    bool adds = o->is.what == BR_MODEL_ADD;
+    int rc = adds ? add_go(t, &o->is, &err) : model_usable(t, o->is.model, &err);
+    if (adds)
+        ;
+    else if (rc == 0 && o->is.what == BR_MODEL_REMOVE)
+        rc = remove_go(t, &o->is, &device, &host, &err);
+    else if (rc == 0 && o->is.what == BR_MODEL_LOAD)
         rc = load_go(t, o, &err);
     else if (rc == 0 && o->is.what == BR_MODEL_UNLOAD)
         rc = unload_go(t, &o->is, &device, &host, &err);

@@ -193,6 +193,28 @@ static void model_estimate(struct turn_model *m, const struct rates *rates)
            m->info.shape.fixed_s);
 }
 
+/* The largest of the others says what it costs, by byte of weights. */
+void turn_profile_one(struct br_turn *t, uint32_t slot)
+{
+    struct rates rates = {.link = t->link_bytes_per_s,
+                          .unit = {.read_s = .25e-9, .row_s = .02e-9, .kv_byte_s = .25e-9}};
+    uint64_t largest = 0;
+    if (t->dev->ops->timed) {
+        costs_told(t);
+        return;
+    }
+    for (uint32_t i = 0; i < t->n_models; i++) {
+        const struct br_turn_model_info *info = &t->models[i].info;
+        if (i == slot || !t->models[i].engine || info->weight_bytes <= largest)
+            continue;
+        largest = info->weight_bytes;
+        rates.unit = info->shape;
+        rates.unit.read_s /= (double)largest;
+        rates.unit.row_s /= (double)largest;
+    }
+    model_estimate(&t->models[slot], &rates);
+}
+
 void turn_profile(struct br_turn *t)
 {
     struct rates rates;

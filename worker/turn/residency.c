@@ -95,6 +95,13 @@ int br_residency_add(struct br_residency *r, uint32_t slot, struct br_engine_mod
     return 0;
 }
 
+void br_residency_remove(struct br_residency *r, uint32_t slot)
+{
+    assert(r->models[slot].bytes == 0 && r->running != (int32_t)slot);
+    r->n_units -= r->models[slot].n_units;
+    model_release(r, &r->models[slot]);
+}
+
 void br_residency_running(struct br_residency *r, int32_t slot)
 {
     r->running = slot;

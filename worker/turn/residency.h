@@ -48,6 +48,9 @@ void br_residency_destroy(struct br_residency *r); /* waits for its copies; plac
 int br_residency_add(struct br_residency *r, uint32_t slot, struct br_engine_model *model,
                      const struct br_weight_image *image, struct br_err *err);
 
+/* The slot is free again; its weights have been vacated. */
+void br_residency_remove(struct br_residency *r, uint32_t slot);
+
 /* The slot whose step is about to run or runs; -1: none. */
 void br_residency_running(struct br_residency *r, int32_t slot);
 

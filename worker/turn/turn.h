@@ -151,6 +151,8 @@ struct br_turn_order {
     enum br_model_order_what what;
     uint32_t model;
     enum br_model_host host;
+    const struct br_turn_model *add; /* add: to a place of br_turn_create's models that has no image; borrowed from then
+                                        on until it is removed, which frees the place */
 };
 void br_turn_order(struct br_turn *turn, const struct br_turn_order *order);
 

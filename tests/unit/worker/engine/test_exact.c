@@ -160,12 +160,6 @@ static void test_avx512(void **state)
     exact_all("avx512");
 }
 
-static void test_cuda(void **state)
-{
-    (void)state;
-    exact_all("cuda");
-}
-
 static void test_avx512bf16(void **state)
 {
     (void)state;
@@ -181,8 +175,8 @@ static void test_amx(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic), cmocka_unit_test(test_avx2),       cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_cuda),    cmocka_unit_test(test_avx512bf16), cmocka_unit_test(test_amx),
+        cmocka_unit_test(test_generic),    cmocka_unit_test(test_avx2), cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_avx512bf16), cmocka_unit_test(test_amx),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "scheduler/models.h"
+#include "worker/device/cuda/plugin.h"
 
 struct row {
     unsigned parts;
@@ -90,13 +91,15 @@ static const struct row g_rows[] = {
     ROW(S, "idle-timeout", BR_OPT_SECONDS, scheduler.idle_timeout_s, "75s", 0.1, 86400, "TIME: of an idle connection"),
     ROW(W, "node", BR_OPT_STRING, node, NULL, 0, 0, "NAME: of this machine [its host name]"),
     ROW(W, "device", BR_OPT_STRING, device, "cpu", 0, 0,
-        "KIND: cpu, or sim:GPU (sim:h20): a GPU in all but its arithmetic"),
+        "KIND: cpu; cuda or cuda:N: a GPU, the N-th and following; or sim:GPU (sim:h20): one in all but its "
+        "arithmetic"),
     ROW(W, "devices", BR_OPT_UINT, devices, "1", 1, 64, "N: device processes on this machine"),
     ROW(W, "tensor-parallel-size", BR_OPT_UINT, tensor_parallel, "1", 1, 8, "N: sim: GPUs that a device stands for"),
     ROW(W, "speed", BR_OPT_NUMBER, speed, "1", 0.01, 1000, "X: sim: how many times faster than the GPU it runs"),
     ROW(W, "threads", BR_OPT_UINT, threads, "1", 1, 256, "N: compute threads of each device"),
     ROW(W, "device-memory", BR_OPT_BYTES, device_memory, "0", 0, 0,
-        "BYTES: of each device; 0: all weights, at most half of this machine's memory; sim: .9 of the GPU's less 1 GB"),
+        "BYTES: of each device; 0: all weights, at most half of this machine's memory; cuda: what is free; sim: .9 of "
+        "the GPU's less 1 GB"),
     ROW(W, "kv-memory", BR_OPT_BYTES, kv_memory, "0", 0, 0,
         "BYTES: of these for KV at most, under quota-rr; 0: what weights leave"),
     ROW(W, "host-kv-memory", BR_OPT_BYTES, host_kv_memory, "0", 0, 0,
@@ -329,7 +332,8 @@ static void set_if(uint64_t *out, uint64_t value)
 int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, struct br_worker_model **models,
                       struct br_err *err)
 {
-    bool sim = strcmp(c->device, "cpu") != 0;
+    uint32_t gpu;
+    bool cuda = br_cuda_kind(c->device, &gpu), sim = strcmp(c->device, "cpu") != 0 && !cuda;
     br_worker_config_init(out);
     if (c->scheduler.models.n == 0 && !c->scheduler.models_from)
         return br_err_set(err, BR_EINVAL, "no model given: --model NAME=DIR, once for each");
@@ -366,8 +370,8 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
     out->kv_disk = c->kv_disk;
     out->kv_disk_bytes = c->kv_disk_size;
     out->link_bytes_per_s = c->link_rate;
-    out->prefill_chunk = c->prefill_chunk ? c->prefill_chunk : sim ? GPU_CHUNK : CPU_CHUNK;
-    out->max_batch = c->max_batch ? c->max_batch : sim ? GPU_BATCH : CPU_BATCH;
+    out->prefill_chunk = c->prefill_chunk ? c->prefill_chunk : sim || cuda ? GPU_CHUNK : CPU_CHUNK;
+    out->max_batch = c->max_batch ? c->max_batch : sim || cuda ? GPU_BATCH : CPU_BATCH;
     out->max_seqs = c->max_seqs;
     if (c->scheduler.max_model_len)
         out->max_context = c->scheduler.max_model_len;

@@ -12,7 +12,8 @@ function(br_library name)
 endfunction()
 
 # br_test(NAME SOURCES ... [DEPS ...] [LABELS ...] [TIMEOUT s]): one cmocka program, run by ctest with
-# BRIAREUS_SHARED (reference data) and BRIAREUS_BIN (built programs) in its environment.
+# BRIAREUS_SHARED (reference data), BRIAREUS_BIN (built programs) and BRIAREUS_CUDA_PLUGIN (the emulated one) in its
+# environment.
 function(br_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
@@ -37,7 +38,7 @@ endfunction()
 
 function(br_test_properties name timeout labels)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${labels}"
-    ENVIRONMENT "BRIAREUS_SHARED=${BRIAREUS_SHARED_DIR};BRIAREUS_SOURCE=${CMAKE_SOURCE_DIR};BRIAREUS_BIN=${CMAKE_BINARY_DIR}/bin")
+    ENVIRONMENT "BRIAREUS_SHARED=${BRIAREUS_SHARED_DIR};BRIAREUS_SOURCE=${CMAKE_SOURCE_DIR};BRIAREUS_BIN=${CMAKE_BINARY_DIR}/bin;BRIAREUS_CUDA_PLUGIN=${CMAKE_BINARY_DIR}/bin/briareus-cudaemu.so")
 endfunction()
 
 # br_fuzzer(NAME SOURCES ... [DEPS ...]): a libFuzzer program with its seeds in tests/fuzz/corpus/NAME. Without

@@ -222,7 +222,7 @@ static inline void cudaemu_launch_kernel(void (*kernel)(P...), dim3 grid, dim3 b
 /* Runs a grid at once on the calling thread. For tests; the seed decides the order of blocks and warps. */
 void cudaemu_run(dim3 grid, dim3 block, size_t dyn_shared, uint64_t seed, const std::function<void()> &body);
 
-/* What the emulated device has; before its first use. 0: leave as it is (defaults: 1 GPU, 64 GiB, 4 SMs). */
+/* What the emulated device has; before its first use. 0: leave as it is (defaults: 8 GPUs with 64 GiB and 4 SMs). */
 void cudaemu_set_device(int gpus, size_t bytes, int sms);
 /* Every call from here on fails with `error`, as after a fault on the GPU; cudaSuccess: no longer. */
 void cudaemu_set_fault(cudaError_t error);

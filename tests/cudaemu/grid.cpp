@@ -58,16 +58,16 @@ struct runner {
     struct fiber scheduler;
     struct lane lane[CUDAEMU_MAX_THREADS];
     struct warp warp[WARPS];
-    const struct cudaemu_grid *grid;
+    const struct cudaemu_grid *grid = NULL;
     dim3 block;
-    uint32_t threads, current;
-    uint64_t random;
-    uint32_t barriers;
+    uint32_t threads = 0, current = 0;
+    uint64_t random = 0;
+    uint32_t barriers = 0;
     char barrier[2], start; /* for TSan, as in struct warp */
     struct shared_area area[MAX_SHARED];
-    uint32_t n_areas;
-    char *arena, *dyn;
-    size_t used, static_bytes;
+    uint32_t n_areas = 0;
+    char *arena = NULL, *dyn = NULL;
+    size_t used = 0, static_bytes = 0;
     runner();
     ~runner();
 };

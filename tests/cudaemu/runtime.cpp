@@ -42,7 +42,7 @@ struct device_area {
 
 static struct {
     std::mutex lock;
-    int gpus = 1, sms = 4;
+    int gpus = 8, sms = 4;
     size_t bytes = (size_t)64 << 30, taken = 0;
     std::map<char *, struct device_area> areas;
     std::map<char *, size_t> registered;

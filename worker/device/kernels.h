@@ -22,20 +22,20 @@
 
 enum { BR_ATTENTION_SEGMENT = 256, BR_MAX_HEAD_DIM = 512, BR_MAX_GROUP = 64 };
 
-static inline uint64_t br_act_stride(uint32_t width, enum br_numeric numeric)
+static inline BR_HOST_DEVICE uint64_t br_act_stride(uint32_t width, enum br_numeric numeric)
 {
     uint64_t bytes = (uint64_t)width * (numeric == BR_NUMERIC_BF16 ? 2 : 4);
     return (bytes + 63) / 64 * 64;
 }
 
-static inline uint64_t br_f32_stride(uint32_t width)
+static inline BR_HOST_DEVICE uint64_t br_f32_stride(uint32_t width)
 {
     return ((uint64_t)width + BR_PANEL - 1) / BR_PANEL * BR_PANEL * 4;
 }
 
 /* Byte offset of a layer's and KV head's K in a block; its V follows 16 * head_dim elements later. */
-static inline uint64_t br_kv_offset(uint32_t layer, uint32_t kv_head, uint32_t kv_heads, uint32_t head_dim,
-                                    enum br_numeric numeric)
+static inline BR_HOST_DEVICE uint64_t br_kv_offset(uint32_t layer, uint32_t kv_head, uint32_t kv_heads,
+                                                   uint32_t head_dim, enum br_numeric numeric)
 {
     uint64_t elt = numeric == BR_NUMERIC_BF16 ? 2 : 4;
     return ((uint64_t)layer * kv_heads + kv_head) * 2 * BR_KV_BLOCK_TOKENS * head_dim * elt;

@@ -464,7 +464,7 @@ static void turn_config(const struct node_plan *plan, struct br_parcels *parcels
 {
     const struct br_worker_config *c = &plan->config;
     br_turn_config_init(out);
-    out->device.kind = c->device_kind;
+    out->device.kind = plan->device_kind;
     out->device.tensor_parallel = c->tensor_parallel;
     out->device.speed = c->speed;
     out->device.memory_bytes = c->memory_bytes;

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "worker/node/agent.h"
+#include "worker/node/gpu.h"
 #include "worker/node/outline.h"
 #include "worker/node/places.h"
 #include "worker/weights/huge.h"
@@ -194,6 +195,7 @@ static int process_init(struct device_process *d, int fd, struct br_err *err)
         return rc;
     close(fd);
     snprintf(comp, sizeof comp, "device%u", d->plan.device);
+    node_gpu_kind(d->plan.config.device_kind, d->plan.device, d->plan.device_kind, sizeof d->plan.device_kind);
     br_log_init(comp, d->plan.config.log_level);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     parcels_open(d);

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "cost/cost.h"
 #include "text/byte_tokenizer.h"
-#include "worker/device/device.h"
+#include "worker/device/cuda/plugin.h"
 
 /* What CUDA, activations and fragmentation leave of a GPU's memory (the policies' comparison assumes the same). */
 #define USABLE_FRACTION .9
@@ -81,9 +81,15 @@ static int devices_check(const struct br_worker_config *c, bool sim, struct br_e
     return 0;
 }
 
+bool node_outlines(const struct br_worker_config *c)
+{
+    uint32_t index;
+    return strcmp(c->device_kind, "cpu") != 0 && !br_cuda_kind(c->device_kind, &index);
+}
+
 int node_outlines_check(const struct br_worker_config *c, struct br_err *err)
 {
-    bool sim = strcmp(c->device_kind, "cpu") != 0;
+    bool sim = node_outlines(c);
     const struct br_gpu *gpu = NULL;
     int rc;
     if (sim && !(gpu = br_device_sim_gpu(c->device_kind, err)))

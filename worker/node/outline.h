@@ -9,6 +9,9 @@
 #include "worker/node/plan.h"
 #include "worker/weights/image.h"
 
+/* Whether its devices take models by their shape alone: neither cpu nor cuda. */
+bool node_outlines(const struct br_worker_config *config);
+
 /* Of a whole configuration: kind of device, GPU, tensor parallelism, speed, and that models and devices belong
  * together. BR_EINVAL; also when none of the models fits, with the numbers. */
 int node_outlines_check(const struct br_worker_config *config, struct br_err *err);

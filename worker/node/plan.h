@@ -19,6 +19,7 @@ struct node_plan {
     struct br_model_entry *outlines;        /* [config.n_models], of a plan that was read: what its models point to */
     bool parcels;                           /* NODE_PARCELS_FD is there */
     uint32_t device;                        /* index of this device process */
+    char device_kind[80];                   /* of this one: which GPU, where there are several */
     uint64_t kv_disk_bytes, kv_disk_offset; /* of a plan that was read: this device's part of config.kv_disk */
     int64_t parent;                         /* the supervisor's process id */
     struct br_transfers spent; /* by the supervisor, before it started this device: told as the device's own */

@@ -13,6 +13,7 @@
 #include "scheduler/core/policies/policy.h"
 #include "scheduler/core/policy.h"
 #include "worker/node/cache.h"
+#include "worker/node/gpu.h"
 #include "worker/node/kv_file.h"
 #include "worker/node/limits.h"
 #include "worker/node/outline.h"
@@ -265,13 +266,17 @@ static uint64_t half_of_memory(void)
     return node_memory_bytes() / 2;
 }
 
-static void memory_choose(struct br_worker_config *c, uint64_t weights)
+static int memory_choose(struct br_worker_config *c, uint64_t weights, struct br_err *err)
 {
     uint64_t most = half_of_memory() / c->devices;
+    uint32_t index;
     if (c->memory_bytes)
-        return;
+        return 0;
+    if (br_cuda_kind(c->device_kind, &index))
+        return node_gpu_memory(index, &c->memory_bytes, err);
     c->memory_bytes = (weights < most ? weights : most) + (c->kv_bytes ? c->kv_bytes : KV_BYTES) + (1ull << 20);
     br_log(BR_INFO, "device_memory", "bytes=%" PRIu64 " weights_bytes=%" PRIu64, c->memory_bytes, weights);
+    return 0;
 }
 
 static void images_free(struct node_image *images, uint32_t n)
@@ -329,7 +334,7 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
     uint64_t bytes;
     uint32_t n;
     int rc = br_worker_config_check(config, err);
-    if (rc == 0 && strcmp(config->device_kind, "cpu") != 0)
+    if (rc == 0 && node_outlines(config))
         return outlines_run(&s, err);
     if (rc == 0)
         rc = node_cache_open(&cache, config, err);
@@ -341,8 +346,8 @@ int br_worker_run(const struct br_worker_config *config, struct br_err *err)
     if (rc == 0 && n == 0)
         rc = br_err_set(err, BR_EINVAL, "none of %u models can be served; the first: %s: %s", config->n_models,
                         config->models[0].name, s.plan.images[0].error);
-    else if (rc == 0 && (rc = node_kv_file_open(&kv_file, config, err)) == 0) {
-        memory_choose(&s.plan.config, bytes);
+    else if (rc == 0 && (rc = memory_choose(&s.plan.config, bytes, err)) == 0 &&
+             (rc = node_kv_file_open(&kv_file, config, err)) == 0) {
         parcels_make(&s);
         rc = supervisor_run(&s, err);
         node_kv_file_close(&kv_file);

@@ -14,6 +14,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#ifdef __CUDACC__ /* CUDA kernels ask these functions too */
+#define BR_HOST_DEVICE __host__ __device__
+#else
+#define BR_HOST_DEVICE
+#endif
+
 enum { BR_PANEL = 64, BR_QUANT_MAX_GROUPS = 65536 };
 
 enum br_code { BR_CODE_NONE, BR_CODE_U4, BR_CODE_U8, BR_CODE_E4M3 };
@@ -34,17 +40,17 @@ struct br_quant_panel {
     uint64_t groups, zeros, mins, codes, bytes;
 };
 
-static inline uint64_t br_quant_lines(uint64_t bytes)
+static inline BR_HOST_DEVICE uint64_t br_quant_lines(uint64_t bytes)
 {
     return (bytes + 63) / 64 * 64;
 }
 
-static inline uint64_t br_quant_groups(const struct br_matrix_format *f, uint64_t k)
+static inline BR_HOST_DEVICE uint64_t br_quant_groups(const struct br_matrix_format *f, uint64_t k)
 {
     return f->group ? (k + f->group - 1) / f->group : 1;
 }
 
-static inline struct br_quant_panel br_quant_panel_at(const struct br_matrix_format *f, uint64_t k)
+static inline BR_HOST_DEVICE struct br_quant_panel br_quant_panel_at(const struct br_matrix_format *f, uint64_t k)
 {
     uint64_t per_word = f->code == BR_CODE_U4 ? 8 : 4;
     struct br_quant_panel at = {.groups = br_quant_groups(f, k)};
@@ -55,7 +61,7 @@ static inline struct br_quant_panel br_quant_panel_at(const struct br_matrix_for
     return at;
 }
 
-static inline uint64_t br_quant_index_bytes(const struct br_matrix_format *f, uint64_t k)
+static inline BR_HOST_DEVICE uint64_t br_quant_index_bytes(const struct br_matrix_format *f, uint64_t k)
 {
     return f->indexed ? br_quant_lines(k * 2) : 0;
 }

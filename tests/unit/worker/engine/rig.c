@@ -2,6 +2,7 @@
 #include "tests/cmocka.h"
 // clang-format on
 #include "tests/unit/worker/engine/rig.h"
+#include "tests/unit/worker/engine/device_any.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +71,7 @@ void rig_open(struct rig *rig, const struct toy *toy, const char *isa, uint32_t 
                        (toy->layout.numeric == BR_NUMERIC_BF16 ? 2 : 4);
     struct br_device_config config = {.threads = threads, .isa = isa};
     config.memory_bytes = 2 * weights_bytes(rig) + SLOTS * rig->block_bytes;
-    if (br_device_cpu_create(&config, &rig->dev, &err) || rig->dev->ops->stream_create(rig->dev, &rig->compute, &err) ||
+    if (device_any(&config, &rig->dev, &err) || rig->dev->ops->stream_create(rig->dev, &rig->compute, &err) ||
         rig->dev->ops->stream_create(rig->dev, &rig->copies, &err) ||
         rig->dev->ops->event_create(rig->dev, &rig->copied, &err) ||
         rig->dev->ops->event_create(rig->dev, &rig->stepped, &err))

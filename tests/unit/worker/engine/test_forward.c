@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "tests/unit/worker/engine/device_any.h"
 #include "tests/unit/worker/engine/rig.h"
 
 enum { TOKENS = 270 };
@@ -55,13 +56,15 @@ static void forward(int index, enum br_numeric numeric, const char *isa)
 static void test_forward(void **state)
 {
     (void)state;
-    static const char *const isas[] = {"generic", "avx2", "avx512", "avx512bf16", "amx"};
+    static const char *const isas[] = {"generic", "avx2", "avx512", "avx512bf16", "amx", "cuda"};
     for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
         struct br_device_config config = {.memory_bytes = 4096, .threads = 1, .isa = isas[i]};
         struct br_device *dev;
         struct br_err err;
-        if (br_device_cpu_create(&config, &dev, &err))
+        if (device_any(&config, &dev, &err)) {
+            assert_string_not_equal(isas[i], "cuda");
             continue; /* not on this CPU */
+        }
         dev->ops->destroy(dev);
         for (int s = 0; s < TOY_SHAPES; s++) {
             forward(s, BR_NUMERIC_F32, isas[i]);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "tests/unit/worker/engine/device_any.h"
 #include "worker/engine/engine.h"
 #include "worker/weights/image.h"
 
@@ -68,7 +69,7 @@ static void golden_open(struct golden *g, const char *name, const char *isa)
     const struct br_model_layout *m = &g->image->layout;
     struct br_device_config config = {.threads = 2, .isa = isa};
     config.memory_bytes = br_layout_total_bytes(m) + BLOCKS * br_kv_block_bytes(&m->shape, m->numeric);
-    check(br_device_cpu_create(&config, &g->dev, &err), &err);
+    check(device_any(&config, &g->dev, &err), &err);
     check(g->dev->ops->stream_create(g->dev, &g->stream, &err), &err);
     check(g->dev->ops->event_create(g->dev, &g->done, &err), &err);
     check(br_engine_create(g->dev, &limits, &g->engine, &err), &err);
@@ -176,13 +177,16 @@ static void golden(const char *name, const char *isa)
 
 static void golden_all(const char *name)
 {
-    static const char *const isas[] = {"generic", "avx2", "avx512"};
+    static const char *const isas[] = {"generic", "avx2", "avx512", "cuda"};
     for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
         struct br_device_config config = {.memory_bytes = 4096, .threads = 1, .isa = isas[i]};
         struct br_device *dev;
         struct br_err err;
-        if (br_device_cpu_create(&config, &dev, &err))
-            continue; /* not on this CPU */
+        if (device_any(&config, &dev, &err)) {
+            assert_int_equal(err.code, BR_ENOTSUP); /* not on this CPU */
+            assert_string_not_equal(isas[i], "cuda");
+            continue;
+        }
         dev->ops->destroy(dev);
         golden(name, isas[i]);
     }

@@ -153,6 +153,10 @@ void br_metrics_put(const struct br_gateway_metrics *metrics, struct br_buf *out
                 offsetof(struct br_model_metrics, prompt_tokens));
     put_counter(metrics, out, "vllm:generation_tokens_total", "Tokens generated and given out.",
                 offsetof(struct br_model_metrics, generated_tokens));
+    put_counter(metrics, out, "vllm:prefix_cache_queries_total", "Prompt tokens looked for among known prefixes.",
+                offsetof(struct br_model_metrics, prefix_queries));
+    put_counter(metrics, out, "vllm:prefix_cache_hits_total", "Prompt tokens whose KV was known.",
+                offsetof(struct br_model_metrics, prefix_hits));
     put_finished(metrics, out);
     put_counter(metrics, out, "briareus_requests_refused_total", "Requests that got 429 or 503.",
                 offsetof(struct br_model_metrics, refused));

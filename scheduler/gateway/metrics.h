@@ -15,7 +15,8 @@ struct br_model_metrics {
     char name[BR_MAX_MODEL_NAME];
     uint64_t finished[BR_N_FINISH], refused; /* requests; refused: with 429 or 503 */
     uint64_t prompt_tokens, generated_tokens;
-    uint64_t on_time, late; /* tokens; owed ones of failed sequences are late */
+    uint64_t prefix_queries, prefix_hits; /* tokens of prompts that ended; of which KV was known */
+    uint64_t on_time, late;               /* tokens; owed ones of failed sequences are late */
     struct br_metric_hist ttft, itl, e2e, queue, prefill, decode, inference;
     struct br_metric_hist prompt_length, output_length, n, max_tokens;
 };

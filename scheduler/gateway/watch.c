@@ -211,6 +211,8 @@ static void count_end(struct br_gateway_call *call, int64_t now_ns)
         return;
     }
     w->model->finished[finish_of(w)]++;
+    w->model->prefix_queries += call->prompt_tokens;
+    w->model->prefix_hits += br_call_cached(call);
     br_metric_hist_add(&w->model->prompt_length, (double)call->prompt_tokens, 1);
     br_metric_hist_add(&w->model->output_length, (double)w->tokens, 1);
     count_times(w, now_ns);

@@ -231,6 +231,8 @@ static void metrics_of_a_scripted_run(void **state)
     assert_true(value("vllm:request_generation_tokens_bucket{model_name=\"stories260K\",le=\"1.0\"}") == 2);
     assert_true(value("vllm:request_generation_tokens_bucket{model_name=\"stories260K\",le=\"5.0\"}") == 3);
     assert_true(value("vllm:request_params_max_tokens_sum{model_name=\"stories260K\"}") == 12);
+    assert_true(value("vllm:prefix_cache_queries_total{model_name=\"stories260K\"}") == 9);
+    assert_true(value("vllm:prefix_cache_hits_total{model_name=\"stories260K\"}") == 0);
     assert_true(value("briareus_tokens_on_time_total{model_name=\"stories260K\"}") == 5); /* within 10 s */
     assert_true(value("briareus_slo_attainment_ratio{model_name=\"stories260K\"}") == 1);
     assert_true(value("briareus_http_answers_total{code=\"2xx\"}") == 2);

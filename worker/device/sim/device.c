@@ -77,7 +77,8 @@ const struct br_gpu *br_device_sim_gpu(const char *kind, struct br_err *err)
 {
     if (strncmp(kind, "sim:", 4) == 0)
         return br_gpu_find(kind + 4, err);
-    br_err_set(err, BR_EINVAL, "device: '%.64s' is not built in; there are: cpu, cuda, cuda:NUMBER, sim:GPU (as in sim:h20)", kind);
+    br_err_set(err, BR_EINVAL,
+               "device: '%.64s' is not built in; there are: cpu, cuda, cuda:NUMBER, sim:GPU (as in sim:h20)", kind);
     return NULL;
 }
 

@@ -66,7 +66,7 @@ static __device__ float2 segment_weights(const struct view &w, const void *q, ui
     return make_float2(most, gpu_warp_sum(total));
 }
 
-__global__ void __launch_bounds__(THREADS) attention_plain_kernel(struct br_attention_op op, bool kv8)
+__global__ void __launch_bounds__(THREADS, 1) attention_plain_kernel(struct br_attention_op op, bool kv8)
 {
     SHARED(float, weights, WARPS *SEGMENT);
     SHARED(float, runs, WARPS *BR_MAX_HEAD_DIM);

@@ -130,7 +130,7 @@ static __device__ void rows_end(const struct br_linear_op &op, const float *part
 }
 
 template <enum cell_kind KIND, uint32_t TILES>
-__global__ void __launch_bounds__(THREADS) linear_kernel(struct br_linear_op op)
+__global__ void __launch_bounds__(THREADS, 1) linear_kernel(struct br_linear_op op)
 {
     SHARED(float, parts, BR_CUDA_PARTS *ROWS *BR_PANEL);
     uint32_t warp = threadIdx.x / GPU_WARP, g = threadIdx.x % GPU_WARP / 4, row = blockIdx.y * (ROWS * TILES);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "scheduler/models.h"
 #include "worker/device/cuda/plugin.h"
+#include "worker/node/gpu.h"
 
 struct row {
     unsigned parts;
@@ -329,6 +330,17 @@ static void set_if(uint64_t *out, uint64_t value)
         *out = value;
 }
 
+/* Before anything is started: no driver, no such GPU. */
+static int check_gpu(const struct cli_config *c, uint32_t index, struct br_err *err)
+{
+    struct br_err why;
+    uint64_t bytes;
+    for (uint32_t i = 0; i < c->devices; i++)
+        if (node_gpu_memory(index + i, &bytes, &why))
+            return br_err_set(err, BR_EINVAL, "device: '%s': %s", c->device, why.msg);
+    return 0;
+}
+
 int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, struct br_worker_model **models,
                       struct br_err *err)
 {
@@ -339,6 +351,8 @@ int cli_worker_config(const struct cli_config *c, struct br_worker_config *out, 
         return br_err_set(err, BR_EINVAL, "no model given: --model NAME=DIR, once for each");
     if (!c->scheduler.worker_address)
         return br_err_set(err, BR_EINVAL, "--scheduler-address is needed: unix:/path or tcp:host:port");
+    if (cuda && check_gpu(c, gpu, err))
+        return err->code;
     if (parse_dtype(c->dtype, &out->numeric, err) || parse_copies(c->host_copies, &out->drop_host_copies, err) ||
         worker_models(c, sim, models, &out->n_models, err))
         return err->code;

@@ -160,6 +160,10 @@ void fiber_destroy(struct fiber *f)
         __tsan_destroy_fiber(f->tsan);
 #endif
     context_destroy(f);
+#ifdef FIBER_ASAN
+    if (f->stack) /* whoever is given these addresses next */
+        ASAN_UNPOISON_MEMORY_REGION(f->stack, f->bytes);
+#endif
     if (f->stack)
         munmap(f->stack - GUARD_BYTES, f->bytes + GUARD_BYTES);
 }

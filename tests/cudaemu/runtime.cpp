@@ -171,6 +171,9 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
         return result(cudaErrorMemoryAllocation);
     mprotect(mapping + usable, page, PROT_NONE);
     char *at = mapping + usable - size;
+#ifdef FIBER_ASAN
+    __asan_unpoison_memory_region(mapping, usable); /* a thread's stack that was here may have left marks */
+#endif
     if (bytes <= (size_t)256 << 20) /* more would only take memory of the machine */
         memset(mapping, 0xff, usable);
     memset(at + bytes, CANARY, size - bytes);

@@ -136,7 +136,7 @@ test('what cannot work ends at once and names the option', async () => {
     [['--device-memory', '1M'], 2, /cannot work with this configuration/],
   ];
   for (const [flags, want, says] of cases) {
-    const { code, said } = await refused([...model, ...flags], { TMPDIR: sockets });
+    const { code, said } = await refused([...model, ...flags], { TMPDIR: sockets, BRIAREUS_CUDA_PLUGIN: '/nowhere' });
     assert.equal(code, want, `${flags}: ${said}`);
     assert.match(said, says);
     assert.deepEqual(readdirSync(sockets), [], `${flags} left its folder behind`);

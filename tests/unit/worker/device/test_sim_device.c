@@ -131,7 +131,7 @@ static void test_refused(void **state)
     struct br_device_config c = {.kind = "sim:h21", .memory_bytes = 1 << 20};
     (void)state;
     refused(c, BR_ENOENT, "did you mean 'H20'");
-    c.kind = "cuda:0";
+    c.kind = "rocm:0";
     refused(c, BR_EINVAL, "cpu, sim:GPU");
     c.kind = "sim:h20";
     c.tensor_parallel = 3;

@@ -132,7 +132,7 @@ static void test_refused(void **state)
     (void)state;
     refused(c, BR_ENOENT, "did you mean 'H20'");
     c.kind = "rocm:0";
-    refused(c, BR_EINVAL, "cpu, sim:GPU");
+    refused(c, BR_EINVAL, "cpu, cuda, cuda:NUMBER, sim:GPU");
     c.kind = "sim:h20";
     c.tensor_parallel = 3;
     refused(c, BR_EINVAL, "1, 2, 4 or 8");

@@ -350,12 +350,12 @@ static void print_help(const struct br_option *table, size_t n, const char *prog
     printf("Usage: %s [OPTION...]\n%s\n\n      --config FILE          YAML file with any of the options below\n",
            program, purpose);
     for (size_t i = 0; i < n; i++) {
-        const char *help = table[i].help, *colon = strchr(help, ':');
+        const char *help = table[i].help, *colon = table[i].kind == BR_OPT_BOOL ? NULL : strstr(help, ": ");
         char left[64];
-        if (table[i].kind == BR_OPT_BOOL || !colon)
-            snprintf(left, sizeof left, "--%s", table[i].name);
-        else
+        if (colon)
             snprintf(left, sizeof left, "--%s %.*s", table[i].name, (int)(colon - help), help);
+        else
+            snprintf(left, sizeof left, "--%s", table[i].name);
         printf("      %-28s %s", left, colon ? colon + 2 : help);
         if (table[i].fallback)
             printf(" [%s]", table[i].fallback);

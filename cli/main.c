@@ -21,7 +21,7 @@ static const struct command {
     {"load", br_cli_load_or_find, "open-loop load on an OpenAI-compatible server"},
     {"key", br_cli_key, "new | check: API keys"},
     {"model", br_cli_model, "inspect | verify | synth | bench a model folder"},
-    {"plan", br_cli_plan, "costs: how well step times are predicted"},
+    {"plan", br_cli_plan, "how few GPUs hold the SLOs of models under traffic; compare | costs"},
 };
 enum { N_COMMANDS = sizeof g_commands / sizeof g_commands[0] };
 

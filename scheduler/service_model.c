@@ -248,6 +248,21 @@ static bool takes_orders(const struct sched_device *d, uint32_t model)
     return d->in_fleet && d->peer && d->places[model].serves;
 }
 
+/* Bytes of other models that are there, or that orders have asked for there. */
+static uint64_t taken(const struct br_service *s, uint32_t device, uint32_t but)
+{
+    const struct sched_device *d = &s->devices[device];
+    uint64_t bytes = 0;
+    for (uint32_t m = 0; m < br_models_count(s->models); m++)
+        bytes += m == but ? 0 : d->places[m].resident_bytes;
+    for (const struct model_order *o = s->orders; o; o = o->next) {
+        const struct sched_place *p = &d->places[o->model];
+        if (o->what == LOAD && o->asked[device] && o->model != but && p->weight_bytes > p->resident_bytes)
+            bytes += p->weight_bytes - p->resident_bytes;
+    }
+    return bytes;
+}
+
 /* Where the model is, or else the least busy device that serves it, those with room for it first. */
 static int32_t load_device(struct br_service *s, uint32_t model)
 {
@@ -255,14 +270,11 @@ static int32_t load_device(struct br_service *s, uint32_t model)
     double best_cost = 0;
     for (uint32_t i = 0; i < s->n_devices; i++) {
         struct sched_device *d = &s->devices[i];
-        uint64_t used = 0;
         double cost;
         if (!takes_orders(d, model))
             continue;
-        for (uint32_t m = 0; m < br_models_count(s->models); m++)
-            used += m == model ? 0 : d->places[m].resident_bytes;
         cost = br_fleet_utilisation(s->fleet, i) + (is_there(&d->places[model]) ? -1e6 : 0) +
-               (used + d->places[model].weight_bytes > d->memory_bytes ? 1 : 0);
+               (taken(s, i, model) + d->places[model].weight_bytes > d->memory_bytes ? 1 : 0);
         if (best < 0 || cost < best_cost)
             best = (int32_t)i, best_cost = cost;
     }

@@ -2,8 +2,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <unistd.h>
 
+#include "cli/plan/write.h"
 #include "report/trace.h"
 
 enum { ROW_STEPS, ROW_LINK, ROW_STALLS, N_ROWS };
@@ -81,9 +81,9 @@ static void life_write(struct br_trace *trace, const struct plan_timeline *t, ui
 int plan_trace_write(const struct plan_ask *ask, const struct plan_timeline *t, const char *path, struct br_err *err)
 {
     struct br_trace *trace;
-    char part[4096];
-    snprintf(part, sizeof part, "%s.part", path);
-    int rc = br_trace_open(part, &trace, err);
+    struct plan_out out;
+    plan_out_begin(path, &out);
+    int rc = br_trace_open(out.part, &trace, err);
     if (rc < 0)
         return rc;
     rows_name(trace, t);
@@ -91,10 +91,5 @@ int plan_trace_write(const struct plan_ask *ask, const struct plan_timeline *t, 
         span_write(trace, &t->spans[i], ask->models[t->spans[i].model].name);
     for (uint32_t i = 0; i < t->n_lives; i++)
         life_write(trace, t, i + 1, &t->lives[i], ask->models[t->lives[i].model].name);
-    rc = br_trace_close(trace, err);
-    if (rc == 0 && rename(part, path) != 0)
-        rc = br_err_errno(err, BR_EIO, "cannot write %s", path);
-    if (rc < 0)
-        unlink(part);
-    return rc;
+    return plan_out_end(&out, br_trace_close(trace, err), err);
 }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Serve, badLines } from './serve.mjs';
+import { Serve, badLines, source } from './serve.mjs';
 
 const cache = mkdtempSync('/dev/shm/briareus-test-');
 let serve;
@@ -133,4 +133,24 @@ test('wrong orders are told what is wrong', async () => {
     assert.match(answer.body.error.message, message);
   }
   assert.equal((await fetch(`${serve.url}/models/load`)).status, 405);
+});
+
+test('models that are loaded at once are spread over the devices', async () => {
+  const file = join(source, 'docs/examples/models-72b.yaml'); // two of them fit onto a device
+  const sim = await Serve.start({
+    models: [], flags: ['--device', 'sim:h20', '--devices', '3', '--speed', '20', '--models-from', file] });
+  try {
+    for (const device of ['0', '1', '2']) await sim.waitFor((e) => e.event === 'device_up' && e.device === device);
+    const answers = await Promise.all([0, 1, 2, 3, 4, 5].map((i) => fetch(`${sim.url}/models/load`, {
+      method: 'POST', body: JSON.stringify({ model: `qwen72b-${i}` }) })));
+    assert.deepEqual(answers.map((a) => a.status), [200, 200, 200, 200, 200, 200]);
+    const { data } = await (await fetch(`${sim.url}/models`)).json();
+    const used = new Map();
+    for (const m of data) for (const d of m.devices) {
+      if (d.resident_bytes > 0) used.set(d.device, (used.get(d.device) ?? 0) + 1);
+    }
+    assert.deepEqual([...used.values()], [2, 2, 2]);
+  } finally {
+    assert.equal(await sim.stop(), 0);
+  }
 });

@@ -36,7 +36,7 @@ static void test_many_frames_tcp(void **state)
 {
     char address[64];
     (void)state;
-    snprintf(address, sizeof address, "tcp:localhost:%d", free_port());
+    snprintf(address, sizeof address, "tcp:127.0.0.1:%d", free_port());
     exchange(address);
 }
 
@@ -350,7 +350,7 @@ static void test_stop_while_connecting(void **state)
 {
     struct side client = {0}, other = {0};
     (void)state;
-    client_start(&client, "tcp:localhost:1", LIMITS);
+    client_start(&client, "tcp:127.0.0.1:1", LIMITS);
     client_start(&other, g_unix, LIMITS);
     uv_run(&g_loop, UV_RUN_NOWAIT); /* the name is being looked up */
     br_link_client_stop(client.client);

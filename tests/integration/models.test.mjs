@@ -154,3 +154,16 @@ test('models that are loaded at once are spread over the devices', async () => {
     assert.equal(await sim.stop(), 0);
   }
 });
+
+test('host copies are dropped whichever model comes first', async () => {
+  const one = await Serve.start();
+  try {
+    for (const model of ['newton', 'prophet', 'hacker']) {
+      const answer = await fetch(`${one.url}/models/unload`, {
+        method: 'POST', body: JSON.stringify({ model, host: true }) });
+      assert.equal(answer.status, 200, await answer.text());
+    }
+  } finally {
+    assert.equal(await one.stop(), 0);
+  }
+});

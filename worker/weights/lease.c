@@ -374,6 +374,16 @@ static int ring_make(struct br_weight_store *s, uint64_t slot, struct br_err *er
     return 0;
 }
 
+/* The others may be asked for next, and the ring is made once. */
+static uint64_t slot_for_all(const struct br_weight_store *s, uint64_t slot)
+{
+    uint64_t staging = s->config.staging_bytes;
+    for (const struct br_weight_image *i = s->images; i; i = i->books->next)
+        if (largest_unit(i) > slot && (!staging || 2 * largest_unit(i) <= staging))
+            slot = largest_unit(i);
+    return slot;
+}
+
 /* Without a ring no lease can be waiting for a slot of it: so it may be made at any time, once. */
 int store_ring_for(struct br_weight_store *s, const struct br_weight_image *image, struct br_err *err)
 {
@@ -386,7 +396,7 @@ int store_ring_for(struct br_weight_store *s, const struct br_weight_image *imag
                           " bytes does not fit into the staging ring's slots (%" PRIu64
                           " bytes), so it could not be read again: raise host-staging to %" PRIu64,
                           image->path, slot, s->n_slots ? s->slot_bytes : staging / 2, RING_SLOTS * slot);
-    return ring_make(s, slot, err);
+    return ring_make(s, slot_for_all(s, slot), err);
 }
 
 int br_weight_store_ready(struct br_weight_store *s, struct br_err *err)

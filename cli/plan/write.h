@@ -9,8 +9,9 @@
 /* A file under way beside its place. A link is followed, what was there keeps its mode, and what is not a plain file (a
  * pipe, /dev/null) is written as it is. */
 struct plan_out {
-    char path[4096], part[4096]; /* where it is to be; where it is until then: path itself if that is not a plain file */
-    unsigned mode;               /* of what was there; 0: nothing was */
+    char path[4096],
+        part[4096]; /* where it is to be; where it is until then: path itself if that is not a plain file */
+    unsigned mode;  /* of what was there; 0: nothing was */
 };
 
 void plan_out_begin(const char *path, struct plan_out *out);
